@@ -1,0 +1,1 @@
+"""Host formats, one folder each; nothing is imported until a name is asked for."""

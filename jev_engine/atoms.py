@@ -1,0 +1,334 @@
+"""Atoms and lines: what is characteristic enough in a text to be recognised when it is used again.
+
+An atom is a file name, an identifier with a hump, an underscore or a digit, a dotted or kebab name, a hash, a version,
+a number of four digits or more, a link; in scripts without such names a word or a run of characters.
+A line is a source line or sentence long enough to be unmistakable.
+Both the hindsight label and the features are built on them, so both see a text the same way.
+
+>>> sorted(atoms_of("see src/app/main.py, call load_config() in v1.2.3"))
+[b'F:main.py', b'load_config', b'v1.2.3']
+>>> lines_of("  12: return parse(header, body)")
+{b'return parse(header, body)'}
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from typing import Any
+
+__all__ = ["LINE_MIN", "TEXT_CAP", "Facts", "atoms_of", "facts_of", "kept_atoms_of", "lines_of"]
+
+LINE_MIN = 25
+"""Shortest line that counts, in bytes after its prefix is gone [reference/evaluation.md section 3]."""
+LINE_CAP = 200
+"""Bytes of a line that are compared; the label's cap [prototype/hindsight.py]."""
+LINE_LETTERS = 10
+"""Letters a line needs, so that rulers and tables of numbers do not count [prototype/hindsight.py]."""
+TEXT_CAP = 400_000
+"""Characters of one text that are read; the label's cap [prototype/hindsight.py]."""
+WORD_BYTES = 200
+"""Bytes of one word that a pattern sees: keeps hostile words (`.-` repeated) linear [reference/performance.md]."""
+WORDS_KEPT = 1 << 16
+"""Words remembered per process, about 7 MB; unbounded the cache peaks at 4.9x the history [reference/performance.md]."""
+PROSE_CHARS = 400
+"""A text with less than one atom per this many characters is prose: its long words are atoms too (code: one per 50)."""
+PROSE_WORD = 7
+"""Shortest plain word that is characteristic in prose; shorter ones are mostly grammar."""
+FOREIGN_SHARE = 0.1
+"""Share of first bytes of other scripts, of all bytes, from which a text counts as foreign (all Chinese: 0.33)."""
+CJK_GRAM = 4
+"""Han, kana and Thai have no blanks: every run of this many characters is an atom, one term giving one to three."""
+HANGUL_GRAM = 3
+"""Korean words carry endings: their runs of three syllables are atoms."""
+SCRIPT_WORD = 5
+"""Shortest word of any other non-Latin script (Arabic, Cyrillic, Greek, …) that is an atom."""
+
+_EXTENSIONS = (
+    "py|pyi|go|ts|tsx|js|jsx|mjs|cjs|json|jsonl|md|mdx|yml|yaml|toml|rs|java|kt|c|cc|cpp|h|hpp|cs|rb|php|sh|bash|zsh|sql"
+    "|css|scss|html|xml|lock|cfg|ini|txt|csv|tsv|env|log|proto|tf|vue|svelte|patch|diff|snap"
+)
+_ATOM = re.compile(
+    rf"""
+   (?P<uuid>\b[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}}\b)
+ | (?P<path>/?(?:[\w.-]+/)+[\w.-]+)
+ | (?P<file>[\w-][\w.-]*\.(?:{_EXTENSIONS})\b)
+ | (?P<hex>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{{7,64}}\b)
+ | (?P<dot>\b[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+)
+ | (?P<kebab>\b[a-z0-9]+(?:-[a-z0-9]+)+\b)
+ | (?P<ident>\b[A-Za-z_$][\w$]{{4,}})
+ | (?P<ver>\bv?\d+\.\d+\.\d+(?:[-.\w]*)?)
+ | (?P<num>\b\d{{4,}}\b)
+ | (?P<issue>\#\d{{2,}}\b)
+""",
+    re.X,
+)
+_EXTENSION_SET = frozenset(_EXTENSIONS.encode().split(b"|"))
+_HUMP = re.compile(rb"[a-z][A-Z]|[A-Z]{2,}[a-z]")
+_NAME = re.compile(rb"_|[a-z][A-Z]|[A-Z]{2,}[a-z]|[0-9]")
+_DIGIT = re.compile(rb"[0-9]")
+_HEX = b"0123456789abcdef"
+LONG_CHAIN = 60
+"""A dotted chain longer than this was generated [prototype/hindsight.py]."""
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+# Bytes of a word: letters, digits, the joints of names and paths, and everything outside ASCII.
+_WORD_TABLE = bytes(
+    c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-#/" else 0x20 for c in range(256)
+)
+# First bytes of letters from Cyrillic to Arabic (D0-DF), of Indic and Thai (E0, E1), and of kana, Han, Hangul (E3-ED);
+# E2 is left out: arrows, boxes and dashes of program output begin with it.
+_NOT_FOREIGN = bytes(c for c in range(256) if not (0xD0 <= c <= 0xE1 or 0xE3 <= c <= 0xED))
+_HASH_SIGN = ord("#")
+_NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum() or chr(c) in "_$")
+_NOT_LETTERS = bytes(c for c in range(128) if not chr(c).isalpha())
+# What stands before a line in listings: numbers, arrows, diff signs, no-break blanks (as UTF-8 bytes).
+_LINE_EDGE = b" \t\r0123456789:|+->\xe2\x86\x92\xc2\xa0"
+_GREP = re.compile(rb"[\w@./+-]{1,120}:\d+[:-]")
+
+
+class Facts:
+    """What one text holds, without the text: kept in caches, so as small as possible."""
+
+    __slots__ = ("atoms", "chars", "is_plain", "line_count", "lines")
+
+    def __init__(
+        self, atoms: tuple[bytes, ...], lines: array[int], line_count: int, chars: int, is_plain: bool = False
+    ) -> None:
+        self.atoms = atoms
+        """Distinct atoms, in an order that means nothing (it differs between processes)."""
+        self.lines = lines
+        """Hashes of the distinct lines; only comparable inside one process."""
+        self.line_count = line_count
+        """Line breaks in the text."""
+        self.chars = chars
+        self.is_plain = is_plain
+        """Prose, or a script without names: few of the tokens that source code is full of."""
+
+
+def _atoms_by_pattern(word: str) -> list[str]:
+    """Atoms of a word of mixed shape; slow, so only for what the plain tests do not settle."""
+    found = []
+    for match in _ATOM.finditer(word):
+        text = match.group()
+        kind = match.lastgroup
+        if kind == "num" or kind == "issue" or kind == "uuid" or kind == "ver":
+            found.append(text)
+            continue
+        piece = text.rstrip(".").encode("utf-8", "replace")
+        if kind == "path":
+            atom = _atoms_in_path(piece)
+        elif kind == "kebab":
+            atom = piece if len(piece) >= 8 else None
+        elif kind == "dot" or kind == "file":
+            atom = _atoms_in_dots(piece)
+        else:
+            atom = _atoms_in_name(piece)
+        if atom:
+            found.append(atom.decode("utf-8", "replace"))
+    return found
+
+
+def _grams(run: str) -> list[str]:
+    """Atoms of one run of letters outside ASCII: words where the script has words, else overlapping pieces."""
+    first = next((c for c in run if ord(c) >= 0x370), None)
+    if first is None:
+        return []  # accented Latin: treated as plain words
+    code = ord(first)
+    if 0xAC00 <= code <= 0xD7A3:
+        size = HANGUL_GRAM
+    elif 0x0E00 <= code <= 0x0EFF or 0x2E80 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or code >= 0x20000:
+        size = CJK_GRAM
+    else:
+        return [run.lower()] if len(run) >= SCRIPT_WORD else []
+    if len(run) <= size:
+        return [run] if len(run) >= 2 else []
+    return [run[i : i + size] for i in range(len(run) - size + 1)]
+
+
+def _atoms_in_name(word: bytes) -> bytes | None:
+    """A word of letters, digits, `_` and `$`: a hash, or an identifier someone made up."""
+    bare = word.lstrip(b"$")
+    if len(bare) >= 6 and not bare[0:1].isdigit() and _NAME.search(bare.strip(b"_")):
+        return bare
+    return bare if 7 <= len(bare) <= 64 and not bare.strip(_HEX) and _DIGIT.search(bare) else None
+
+
+def _atoms_in_path(word: bytes) -> bytes | None:
+    """The last part of a path; a link stays whole (its scheme went: the colon parts words)."""
+    if word[:2] == b"//" and len(word) >= 12 and word.find(b"/", 2) > 0:
+        return word[:WORD_BYTES].rstrip(b"./")
+    last = word.rstrip(b"/.").rsplit(b"/", 1)[-1]
+    if b"." in last[1:]:
+        return b"F:" + last[-WORD_BYTES:] if len(last) >= 4 else None
+    return last[-WORD_BYTES:] if len(last) >= 6 and (b"-" in last or _NAME.search(last)) else None
+
+
+def _atoms_in_dots(word: bytes) -> bytes | None:
+    """A file name, or a chain of names of which the last is kept if it says enough."""
+    last = word.rsplit(b".", 1)[-1]
+    if last in _EXTENSION_SET:
+        return b"F:" + word
+    if len(word) > LONG_CHAIN:  # generated: only its end is ever written again
+        return last if len(last) >= 6 else None
+    if len(last) >= 6 and (_HUMP.search(last) or b"_" in last):
+        return last
+    return word if len(word) >= 6 else None
+
+
+def _classify(word: bytes) -> Any:
+    """The atoms of a word: None, one as bytes, or several as a tuple."""
+    if word.isalpha():
+        return word if len(word) >= 6 and not word.isupper() and _HUMP.search(word) else None
+    if len(word) < 4:
+        return word if len(word) == 3 and word[:1] == b"#" and word[1:].isdigit() else None
+    if word.isdigit():
+        return word[:WORD_BYTES]
+    if word[-1:] in b".-" or word[:1] in b".-":  # the end of a sentence, an option, a list mark
+        bare = word.strip(b".-")
+        return _classify(bare) if bare else None
+    if not word.isascii():
+        return _classify_foreign(word)
+    joints = word.translate(None, _NAME_BYTES)
+    if not joints:
+        return _atoms_in_name(word[:WORD_BYTES])
+    if len(word) <= WORD_BYTES:
+        if not joints.strip(b".") and b".." not in word and not word[:1].isdigit():
+            return _atoms_in_dots(word)
+        if not joints.strip(b"-") and b"--" not in word and word == word.lower() and b"_" not in word:
+            return word if len(word) >= 8 else None
+    if b"/" in joints and b"#" not in joints:
+        bare = word.rstrip(b"/.")
+        return _atoms_in_path(bare) if b"/" in bare else _classify(bare)
+    return _several(_atoms_by_pattern(word[:WORD_BYTES].decode()))
+
+
+def _classify_foreign(word: bytes) -> Any:
+    text = word.decode("utf-8", "replace")
+    found = _atoms_by_pattern(text[:WORD_BYTES])
+    for run in _LETTERS.findall(text):
+        if not run.isascii():
+            found += _grams(run)
+    return _several(found)
+
+
+def _several(found: list[str]) -> Any:
+    if not found:
+        return None
+    if len(found) == 1:
+        return found[0].encode("utf-8", "replace")
+    return tuple([each.encode("utf-8", "replace") for each in found])
+
+
+class _Words:
+    """Words seen in this process and their atoms, within a bound: every distinct word is classified once."""
+
+    __slots__ = ("atoms", "several")
+
+    def __init__(self) -> None:
+        self.atoms: dict[bytes, Any] = {}
+        """None, one atom, or True for a word whose atoms are in `several`."""
+        self.several: dict[bytes, tuple[bytes, ...]] = {}
+
+    def look_up(self, words: set[bytes]) -> set[bytes]:
+        """The atoms of all these words."""
+        known = self.atoms
+        new = words.difference(known)
+        if len(known) + len(new) > WORDS_KEPT:
+            known.clear()
+            self.several.clear()
+            new = set(words)
+        if new:
+            self._learn(new)
+        found = set(map(known.__getitem__, words))
+        found.discard(None)
+        if True in found:
+            found.discard(True)
+            for word in words & self.several.keys():
+                found.update(self.several[word])
+        if len(known) > WORDS_KEPT:  # one text alone was larger than the bound
+            known.clear()
+            self.several.clear()
+        return found
+
+    def _learn(self, new: set[bytes]) -> None:
+        known = self.atoms
+        # Most words are plain or too short; they are set aside without a function call each.
+        plain = [
+            word
+            for word in new
+            if (word.isalpha() and (word.islower() or word[1:].islower())) or (len(word) < 4 and word[0] != _HASH_SIGN)
+        ]
+        known.update(dict.fromkeys(plain))
+        for word in new.difference(plain):
+            atoms = _classify(word)
+            if atoms.__class__ is tuple:
+                self.several[word] = atoms
+                atoms = True
+            known[word] = atoms
+
+
+_WORDS = _Words()
+
+
+def _encode(text: str) -> bytes:
+    cut = text if len(text) <= TEXT_CAP else text[:TEXT_CAP]
+    if cut.isascii():
+        return cut.encode("ascii")
+    # File listings put an arrow between number and line; as part of a word it would make every first word new.
+    return cut.encode("utf-8", "surrogatepass").replace(b"\xe2\x86\x92", b"   ")
+
+
+def _atoms_in_bytes(raw: bytes) -> tuple[set[bytes], bool]:
+    """The atoms, and whether the text is prose."""
+    words = set(raw.translate(_WORD_TABLE).split())
+    found = _WORDS.look_up(words)
+    is_prose = len(found) * PROSE_CHARS < len(raw)
+    if is_prose:
+        found.update([w.lower() for w in words if PROSE_WORD <= len(w) <= WORD_BYTES and w.isalpha()])
+    return found, is_prose
+
+
+def _is_foreign(raw: bytes) -> bool:
+    """Whether letters of other scripts make up a good part of the text (by their first bytes in UTF-8)."""
+    return len(raw) > 0 and len(raw.translate(None, _NOT_FOREIGN)) > FOREIGN_SHARE * len(raw)
+
+
+def _lines_in_bytes(raw: bytes) -> set[bytes]:
+    rows = {row.strip(_LINE_EDGE) for row in raw.split(b"\n") if len(row) >= LINE_MIN}
+    long = [row for row in rows if len(row) >= LINE_MIN and b" " in row]
+    lines = set()
+    for row in long:
+        if row.find(b":", 1, 120) > 0 and (grep := _GREP.match(row)):
+            line = row[grep.end() :].strip(_LINE_EDGE)
+            if len(line) < LINE_MIN or b" " not in line:
+                continue
+        else:
+            line = row
+        if len(line.translate(None, _NOT_LETTERS)) >= LINE_LETTERS:
+            lines.add(line[:LINE_CAP])
+    return lines
+
+
+def atoms_of(text: str) -> set[bytes]:
+    """The characteristic tokens of a text. Linear in its length for any input."""
+    return _atoms_in_bytes(_encode(text))[0] if text else set()
+
+
+def lines_of(text: str) -> set[bytes]:
+    """The distinct long lines of a text without what listings, greps and diffs put before them."""
+    return _lines_in_bytes(_encode(text)) if text else set()
+
+
+def facts_of(text: str) -> Facts:
+    """Atoms and line hashes of a tool result."""
+    raw = _encode(text)
+    atoms, is_prose = _atoms_in_bytes(raw)
+    lines = array("q", map(hash, _lines_in_bytes(raw)))
+    is_plain = is_prose or (len(raw) > len(text) and _is_foreign(raw))
+    return Facts(tuple(atoms), lines, raw.count(b"\n"), len(text), is_plain)
+
+
+def kept_atoms_of(text: str) -> frozenset[bytes]:
+    """Atoms of a text that a compactor keeps (messages, reasoning, arguments)."""
+    return frozenset(atoms_of(text))

@@ -1,0 +1,148 @@
+"""The engine: messages in, a shorter history out, and everything that led to it.
+
+>>> import asyncio
+>>> from jev_engine.testing import ScriptedJudge, call, history, result, user
+>>> messages = history(
+...     user("Fix the parser."), call("read", path="a.py"), result("x = 1\\n" * 900),
+...     call("read", path="b.py"), result("y"), call("read", path="c.py"), result("y"), call("test"), result("y"),
+... )
+>>> engine = ContextEngine(judge=ScriptedJudge({"t1": (0.9, 0.01)}))
+>>> done = asyncio.run(engine.compress(messages))
+>>> done.outcome, done.decisions[0].action, done.messages[0] is messages[0]
+('committed', 'truncate', True)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from jev_engine.answers import Evidence
+from jev_engine.config import EngineConfig
+from jev_engine.decisions import decide
+from jev_engine.errors import JevEngineError, TranscriptError
+from jev_engine.host import Adapter
+from jev_engine.judges import Judge
+from jev_engine.judges.rules import answer_by_rules
+from jev_engine.ledger import KeyCache, Ledger
+from jev_engine.passes import Pass
+from jev_engine.pinning import pin
+from jev_engine.plugins import Plugins, load_plugins
+from jev_engine.rebuild import apply, plan_changes, rebuild, validate
+from jev_engine.result import CompressionResult
+from jev_engine.sizes import CostCache, measure
+from jev_engine.store import OriginalStore
+from jev_engine.store.memory import MemoryStore
+from jev_engine.store.restore import Restored, restore
+from jev_engine.tokens import TokenCounter
+from jev_engine.triggers import is_due
+
+__all__ = ["ContextEngine"]
+
+logger = logging.getLogger("jev_engine")
+
+# Facts about texts are kept between passes, for about so many results.
+CACHE_SIZE = 50_000
+
+
+class ContextEngine:
+    """Compresses histories. Holds settings, edges and caches of facts; no state of any session.
+
+    Without arguments it works offline: the local judge, originals in memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: EngineConfig | None = None,
+        judge: Judge | None = None,
+        store: OriginalStore | None = None,
+        plugins: Plugins | None = None,
+        sinks: Sequence[Any] = (),
+        counter: TokenCounter | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
+        self.config = EngineConfig() if config is None else config
+        self.judge = judge
+        self.store: OriginalStore = MemoryStore() if store is None else store
+        self.plugins = load_plugins(entry_points=False) if plugins is None else plugins
+        self.sinks = [*self.plugins.sinks, *sinks]
+        self.counter = counter
+        self.evidence = Evidence() if evidence is None else evidence
+        self._keys = KeyCache()
+        self._costs = CostCache()
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Whether a prompt of so many tokens calls for a pass; False where the number is not known."""
+        return prompt_tokens is not None and is_due(prompt_tokens, self.config)
+
+    async def compress(
+        self,
+        messages: Sequence[Any],
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        force: bool = False,  # noqa: FBT001, FBT002  # the name and place hosts call it by
+        *,
+        host: str = "auto",
+        session: str | None = None,
+        ledger: Ledger | None = None,
+        goal: str | None = None,
+        dry_run: bool = False,
+    ) -> CompressionResult:
+        """One pass over a history.
+
+        Never raises for what a history, judge or store does: the input object comes back, with outcome and reason.
+        `dry_run` decides without storing or changing anything; the result still says what would happen.
+        """
+        task = Pass(self.config, messages, self.sinks, host=host, force=force, is_dry=dry_run)
+        try:
+            adapter = self.find_adapter(messages, host)
+            transcript = adapter.read(messages)
+            await task.recognise(transcript, ledger, session, self.store, self._keys)
+            task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
+            task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
+            verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
+            local = answer_by_rules(transcript, task.left_to_local(verdict))
+            probabilities = task.weighed(verdict, local, self.evidence)
+            decisions = decide(
+                task.pins.candidates,
+                probabilities,
+                self.config,
+                shorten_only=task.shorten_only(),
+                target_free_tokens=task.target_free_tokens,
+            )
+            proposed = task.proposed(decisions, self.store)
+            in_force = await task.stored(proposed, self.store)
+            rebuilt = rebuild(transcript, plan_changes(transcript, in_force, adapter, task.repeated), adapter)
+            validate(transcript, rebuilt, adapter)
+            await task.remembered(rebuilt, self.store)
+            return task.ended(rebuilt)
+        except JevEngineError as error:
+            return task.failed(f"{type(error).__name__}: {error}")
+        except Exception as error:
+            logger.exception("a pass failed; the history is returned as it came")
+            return task.failed(f"internal fault, please report it: {type(error).__name__}: {error}")
+
+    def apply(self, messages: Sequence[Any], ledger: Ledger, *, host: str = "auto") -> Any:
+        """The history with the decisions of a ledger in force: pure, fast, and the same object where none applies.
+
+        Raises UnknownAdapter, TranscriptError or RebuildError.
+        """
+        return apply(messages, ledger, self.find_adapter(messages, host), self._keys)
+
+    async def restore(self, messages: Sequence[Any], *, host: str = "auto") -> Restored:
+        """The history with every pass undone that the store has a record of; raises StoreError."""
+        return await restore(messages, self.store, self.find_adapter(messages, host))
+
+    def find_adapter(self, messages: Sequence[Any], host: str = "auto") -> Adapter:
+        """The adapter for a host, or the one that recognises the messages; raises UnknownAdapter or TranscriptError."""
+        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            raise TranscriptError(f"a history is a list of messages, not {type(messages).__name__}")
+        if host != "auto":
+            return self.plugins.adapter(host)
+        found = self.plugins.sniff(messages) if messages else self.plugins.adapter("openai")
+        if found is None:
+            known = ", ".join(self.plugins.adapter_names())
+            raise TranscriptError(f"these messages have none of the known forms ({known}); name it with host=")
+        return found

@@ -1,0 +1,83 @@
+"""The errors this library raises.
+
+    JevEngineError
+    ├── ConfigError          a setting is out of range or contradicts another
+    ├── TranscriptError      a history or file cannot be read as a list of messages
+    ├── AdapterError         a host format is unknown, broken, or does not allow the request
+    │   └── UnknownAdapter
+    ├── JudgeError           a judge could not answer
+    │   ├── JudgeUnavailable   nobody answered in time
+    │   └── BadAnswer          an answer broke the contract; its request is void
+    ├── StateTooLarge        a state cannot be made small enough for the asker
+    ├── RebuildError         the rebuilt history broke the promise; the input is returned
+    └── StoreError           originals could not be saved or read
+        ├── OriginalNotFound
+        └── OriginalUnreadable
+
+`ContextEngine.compress` catches all of them and returns the untouched history with the reason, unless asked to raise.
+"""
+
+from __future__ import annotations
+
+
+class JevEngineError(Exception):
+    """Base of every error raised on purpose by this library."""
+
+
+class ConfigError(JevEngineError, ValueError):
+    """A setting is out of range, unknown or contradicts another one.
+
+    `setting` names it, as the user wrote it.
+    """
+
+    def __init__(self, message: str, *, setting: str | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+class TranscriptError(JevEngineError, ValueError):
+    """A history or a session file cannot be read."""
+
+
+class AdapterError(JevEngineError):
+    """A host format is broken or does not allow what was asked of it."""
+
+
+class UnknownAdapter(AdapterError, LookupError):
+    """No adapter goes by that name; `known` lists those that do."""
+
+    def __init__(self, message: str, *, known: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.known = known
+
+
+class JudgeError(JevEngineError):
+    """A judge could not answer."""
+
+
+class JudgeUnavailable(JudgeError):
+    """Nobody answered before the deadline."""
+
+
+class BadAnswer(JudgeError):
+    """An answer broke the contract of `Asker`; the request it came in is void."""
+
+
+class StateTooLarge(JudgeError):
+    """A state cannot be made small enough for the asker's budget."""
+
+
+class RebuildError(JevEngineError):
+    """The rebuilt history differs from the input by more than its edits."""
+
+
+class StoreError(JevEngineError):
+    """Originals could not be saved or read."""
+
+
+class OriginalNotFound(StoreError, LookupError):
+    """No original goes by that reference in this session."""
+
+
+class OriginalUnreadable(StoreError):
+    """An original is there but its bytes do not match their digest."""

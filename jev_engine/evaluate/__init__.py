@@ -1,0 +1,1 @@
+"""Public evidence of how often a compaction removes what was needed."""

@@ -1,0 +1,45 @@
+"""What a plugin can add. Every hook receives a `register` callable and returns nothing.
+
+    from jev_engine import hookimpl
+
+    @hookimpl
+    def register_pins(register):
+        register(lambda call: "our deploy log" if call.tool == "deploy" else None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pluggy
+
+__all__ = ["hookimpl", "hookspec"]
+
+hookspec = pluggy.HookspecMarker("jev_engine")
+hookimpl = pluggy.HookimplMarker("jev_engine")
+
+
+@hookspec
+def register_adapters(register: Callable[[Any], None]) -> None:
+    """Register adapters: `register(adapter)`, see `jev_engine.host.Adapter`."""
+
+
+@hookspec
+def register_judges(register: Callable[[str, Callable[[], Any]], None]) -> None:
+    """Register judges: `register(name, factory)`, see `jev_engine.judges.Judge`."""
+
+
+@hookspec
+def register_stores(register: Callable[[str, Callable[[], Any]], None]) -> None:
+    """Register stores: `register(name, factory)`, see `jev_engine.store.OriginalStore`."""
+
+
+@hookspec
+def register_event_sinks(register: Callable[[Any], None]) -> None:
+    """Register sinks that hear of every event: `register(sink)`, see `jev_engine.events.EventSink`."""
+
+
+@hookspec
+def register_pins(register: Callable[[Any], None]) -> None:
+    """Register rules that pin units: `register(rule)`, see `jev_engine.pinning.PinRule`."""

@@ -1,0 +1,78 @@
+"""Who answers the two questions, and in what form.
+
+`Judge` sees the transcript and answers by unit key. `Asker` sees one state and a few questions: any transport, any model.
+A unit without an answer is undecided; what becomes of it is decided in `decisions`, never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from jev_engine.answers import RawAnswer
+from jev_engine.config import EngineConfig
+from jev_engine.transcript import ToolCall, Transcript
+
+__all__ = ["Asker", "Judge", "JudgeRequest", "RawAnswer", "Verdict"]
+
+
+class JudgeRequest(NamedTuple):
+    """What a judge is asked."""
+
+    transcript: Transcript
+    candidates: Sequence[ToolCall]
+    goal: str | None
+    """The goal as the user set it; None means: read it from what the user wrote."""
+    focus: str | None
+    """What a compaction was asked to keep in mind, if anything."""
+    pinned_rows: frozenset[int]
+    """Rows of the protected start and end, shown in full as long as possible."""
+    config: EngineConfig
+
+
+class Verdict:
+    """The answers of one pass and what they cost."""
+
+    __slots__ = ("answers", "failures", "hidden", "requests", "state_stage", "state_tokens", "windows")
+
+    def __init__(self, answers: dict[str, RawAnswer] | None = None) -> None:
+        self.answers = {} if answers is None else answers
+        """By unit key."""
+        self.requests = 0
+        self.windows = 0
+        """Parts the history was shown in; 0 where nothing was shown to anybody."""
+        self.state_stage: str | None = None
+        """How far the state was shrunk, see `state.STAGES`."""
+        self.state_tokens = 0
+        """Tokens of the largest state."""
+        self.hidden = 0
+        """Candidates that no state showed, and that were therefore not asked about."""
+        self.failures: list[str] = []
+        """What went wrong, in words; answers that arrived stay valid."""
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Anything that answers for units of a transcript."""
+
+    name: str
+    is_calibrated: bool
+    """Its answers are probabilities as they stand; others are evidence on top of the local judge."""
+
+    async def judge(self, request: JudgeRequest) -> Verdict:
+        """Answer for the candidates; raises JudgeError where no answer could be had at all."""
+        ...
+
+
+@runtime_checkable
+class Asker(Protocol):
+    """One transport to a model that answers yes/no questions with probabilities."""
+
+    async def ask(self, state: str, questions: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Answer questions about a state.
+
+        `state` is the JSON text of one object. `questions` are by id, each `{"type": "noul", "instructions": …,
+        "criteria": {"true": …, "false": …}}`; ids are not shown to a model. Returns probabilities by question id,
+        0 to 1, as numbers or as `{"type": "noul", "noul": number}`.
+        """
+        ...

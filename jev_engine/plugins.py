@@ -1,0 +1,116 @@
+"""Finding adapters, judges, stores, sinks and pin rules: built in, or from plugins.
+
+Entry points of the group `jev_engine` are loaded one at a time: a broken one is named, the others work.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pluggy
+
+from jev_engine import hookspecs
+from jev_engine.errors import UnknownAdapter
+from jev_engine.host import Adapter
+from jev_engine.pinning import PinRule
+
+__all__ = ["BrokenPlugin", "Plugins", "load_plugins"]
+
+GROUP = "jev_engine"
+# Name and module of the adapters in this distribution; a module is imported when its adapter is asked for.
+BUILT_IN = {"openai": "jev_engine_adapters.openai", "claude-code": "jev_engine_adapters.claude_code"}
+# Order of sniffing: a session file of Claude Code is the narrower form.
+SNIFF_ORDER = ("claude-code", "openai")
+
+
+class BrokenPlugin(NamedTuple):
+    """A plugin that does not work."""
+
+    name: str
+    reason: str
+
+
+class Plugins:
+    """Everything that plugins registered. Broken ones are listed in `broken`."""
+
+    def __init__(self) -> None:
+        self._manager = pluggy.PluginManager(GROUP)
+        self._manager.add_hookspecs(hookspecs)
+        self._adapters: dict[str, Adapter] = {}
+        self.judges: dict[str, Callable[[], Any]] = {}
+        self.stores: dict[str, Callable[[], Any]] = {}
+        self.sinks: list[Any] = []
+        self.pins: list[PinRule] = []
+        self.broken: list[BrokenPlugin] = []
+
+    def add(self, plugin: Any, name: str | None = None) -> None:
+        """Register one plugin object and call its hooks; a fault of its own is noted in `broken`."""
+        label = name or getattr(plugin, "__name__", type(plugin).__name__)
+        try:
+            registered = self._manager.register(plugin, name=label)
+            for hook, register in (
+                ("register_adapters", self._add_adapter),
+                ("register_judges", self.judges.__setitem__),
+                ("register_stores", self.stores.__setitem__),
+                ("register_event_sinks", self.sinks.append),
+                ("register_pins", self.pins.append),
+            ):
+                self._call(hook, registered, register)
+        except Exception as error:  # noqa: BLE001  # a plugin is somebody else's: whatever it raises, it is named
+            self.broken.append(BrokenPlugin(label, f"{type(error).__name__}: {error}"))
+
+    def _call(self, hook: str, name: str | None, register: Callable[..., None]) -> None:
+        others = [p for n, p in self._manager.list_name_plugin() if n != name and p is not None]
+        self._manager.subset_hook_caller(hook, others)(register=register)
+
+    def _add_adapter(self, adapter: Adapter) -> None:
+        self._adapters[adapter.name] = adapter
+
+    def load_entry_points(self) -> None:
+        """Load the plugins installed beside this package, one at a time."""
+        from importlib.metadata import entry_points  # noqa: PLC0415  # costs 40 ms: only when plugins are wanted
+
+        for point in entry_points(group=GROUP):
+            try:
+                plugin = point.load()
+            except Exception as error:  # noqa: BLE001  # importing somebody else's code may raise anything
+                self.broken.append(BrokenPlugin(point.name, f"{type(error).__name__}: {error}"))
+            else:
+                self.add(plugin, point.name)
+
+    def adapter(self, name: str) -> Adapter:
+        """The adapter of that name; raises UnknownAdapter."""
+        if name in self._adapters:
+            return self._adapters[name]
+        module = BUILT_IN.get(name)
+        if module is None:
+            known = self.adapter_names()
+            broken = f"; broken plugins: {', '.join(b.name for b in self.broken)}" if self.broken else ""
+            raise UnknownAdapter(f"no adapter goes by {name!r}; known are {', '.join(known)}{broken}", known=known)
+        adapter: Adapter = importlib.import_module(module).adapter
+        self._adapters[name] = adapter
+        return adapter
+
+    def adapter_names(self) -> tuple[str, ...]:
+        """Names of all adapters, built in and registered."""
+        return tuple(sorted({*BUILT_IN, *self._adapters}))
+
+    def sniff(self, messages: Sequence[Any]) -> Adapter | None:
+        """The first adapter that recognises the form, registered ones before those built in."""
+        for name in (*(n for n in self._adapters if n not in BUILT_IN), *SNIFF_ORDER):
+            adapter = self.adapter(name)
+            if adapter.sniff(messages):
+                return adapter
+        return None
+
+
+def load_plugins(extra: Iterable[Any] = (), *, entry_points: bool = True) -> Plugins:
+    """Installed plugins and those given."""
+    plugins = Plugins()
+    if entry_points:
+        plugins.load_entry_points()
+    for plugin in extra:
+        plugins.add(plugin)
+    return plugins

@@ -1,0 +1,116 @@
+"""The questions put about a unit: versioned wording sets, and their packing into requests.
+
+A wording set is one thing: context line and both questions were tried together and keep one version.
+Ids are not shown to a model, so each question names its unit itself.
+
+>>> from jev_engine.testing import call, result, transcript_of
+>>> unit = transcript_of(call("read", path="a.py"), result("x" * 900)).calls[0]
+>>> sorted(questions_for(unit, WORDING))
+['call_t1', 'result_t1']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from json.encoder import encode_basestring
+from typing import Any, NamedTuple
+
+from jev_engine.tokens import TWENTIETHS, cost
+from jev_engine.transcript import ToolCall
+
+__all__ = ["WORDING", "Wording", "pack", "question_cost", "questions_for"]
+
+INPUT_CHARS = 80
+BLANKS = re.compile(r"\s+")
+
+
+class Wording(NamedTuple):
+    """One wording set. The templates may use {label}, {tool}, {input} and {chars}."""
+
+    version: str
+    """Changes whenever a word does: answers to different versions are never mixed."""
+    context: str
+    """The first line of the state: how to read it."""
+    call: str
+    call_true: str
+    call_false: str
+    result: str
+    result_true: str
+    result_false: str
+
+
+# Positive statements, criteria for both sides, nothing about running a tool again: a clause of that kind pulled
+# real answers down by up to 0.6, and criteria raised the ranking from AUC .54 to .72 (reference/jev-api.md section 7).
+WORDING = Wording(
+    version="jev-engine-1",
+    context=(
+        "The history of an agent that works with tools, oldest message first. "
+        "Outputs of tools are shown as a note of their size, some with their start and end. "
+        "The agent goes on from the end of this history. Each question is about one call in it."
+    ),
+    call="The coming work builds on the fact that call {label} ({tool} {input}) was made.",
+    call_true="The agent has to know that this step was taken, for example because it changed something.",
+    call_false="The step is done with and nothing that is left to do builds on it.",
+    result="The coming work uses details of the output of call {label} ({tool} {input}, {chars} characters).",
+    result_true="A coming step uses exact names, numbers, code or messages from this output.",
+    result_false="The output is used up, is shown again later, or was replaced by a newer one.",
+)
+
+
+def describe(call: ToolCall) -> str:
+    """The start of a unit's arguments on one line."""
+    return BLANKS.sub(" ", call.arguments[: 2 * INPUT_CHARS])[:INPUT_CHARS]
+
+
+def questions_for(call: ToolCall, wording: Wording) -> dict[str, dict[str, Any]]:
+    """Both questions about a unit, by question id, in the wire form of a yes/no question."""
+    words = {
+        "label": call.label,
+        "tool": call.tool[:60],
+        "input": describe(call),
+        "chars": f"{len(call.result or ''):,}",
+    }
+    return {
+        f"call_{call.label}": _question(_fill(wording.call, words), wording.call_true, wording.call_false),
+        f"result_{call.label}": _question(_fill(wording.result, words), wording.result_true, wording.result_false),
+    }
+
+
+def _fill(template: str, words: dict[str, str]) -> str:
+    # `str.format` would run on what a session wrote into the words; a plain replacement of known names does not.
+    for name in ("label", "tool", "chars", "input"):
+        template = template.replace("{" + name + "}", words[name], 1)
+    return template
+
+
+def _question(instructions: str, true: str, false: str) -> dict[str, Any]:
+    return {"type": "noul", "instructions": instructions, "criteria": {"true": true, "false": false}}
+
+
+def fixed_cost(wording: Wording) -> int:
+    """What both questions cost apart from the unit's own words, in twentieths."""
+    words = "".join(part for part in wording[2:])
+    # The JSON around both: keys, types, criteria names, quotes and braces.
+    frame = '"call_":{"type":"noul","instructions":"","criteria":{"true":"","false":""}},' * 2
+    return cost(words) + cost(frame)
+
+
+def question_cost(call: ToolCall, fixed: int) -> int:
+    """What both questions about a unit cost, in twentieths of a token; never less than the rendered questions do."""
+    words = encode_basestring(f"{call.tool[:60]} {describe(call)}")
+    # The label stands in both ids and both questions, the size in one.
+    return fixed + 2 * cost(words) + 10 * (4 * len(call.label) + 8) + TWENTIETHS
+
+
+def pack(calls: Sequence[ToolCall], costs: Sequence[int], room: int) -> list[list[ToolCall]]:
+    """Calls in order, in as few lists as fit `room` twentieths each; a unit beyond the room stands alone."""
+    packed: list[list[ToolCall]] = []
+    used = room + 1
+    for call, amount in zip(calls, costs, strict=True):
+        if used + amount > room:
+            packed.append([])
+            used = 0
+        packed[-1].append(call)
+        used += amount
+    return packed

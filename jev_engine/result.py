@@ -1,0 +1,102 @@
+"""What a pass gives back."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from jev_engine.decisions import Decision
+from jev_engine.ledger import Ledger
+
+__all__ = ["CompressionResult", "CompressionStats", "Outcome"]
+
+Outcome = Literal["committed", "nothing_to_prune", "not_worth_it", "over_capacity", "deferred", "failed"]
+
+
+class CompressionStats:
+    """Numbers of one pass. Tokens are estimates unless a counter was given."""
+
+    __slots__ = (
+        "best_gain_tokens",
+        "break_even_calls",
+        "cache_suffix_tokens",
+        "calls",
+        "chars_after",
+        "chars_before",
+        "expected_misses",
+        "failures",
+        "freed_tokens",
+        "hidden",
+        "is_calibrated",
+        "messages_after",
+        "messages_before",
+        "ms",
+        "odd",
+        "pinned",
+        "requests",
+        "state_stage",
+        "state_tokens",
+        "tokens_after",
+        "tokens_before",
+        "warnings",
+        "windows",
+    )
+
+    def __init__(self) -> None:
+        self.messages_before = self.messages_after = 0
+        self.chars_before = self.chars_after = 0
+        """All text: messages, arguments and results, as the reference implementation counts."""
+        self.tokens_before = self.tokens_after = 0
+        self.calls = 0
+        self.pinned: dict[str, int] = {}
+        """Units not judged, by reason."""
+        self.odd: dict[str, int] = {}
+        """Rows and calls that were kept without being understood, by kind."""
+        self.freed_tokens = 0
+        self.best_gain_tokens = 0
+        """What a pass could free if everything judgeable went."""
+        self.expected_misses = 0.0
+        """Sum of P(needed) over what went out."""
+        self.is_calibrated = True
+        """Whether that sum comes from calibrated probabilities."""
+        self.break_even_calls: float | None = None
+        """Model calls until the freed tokens have paid for the cache that is written anew."""
+        self.cache_suffix_tokens = 0
+        """Tokens behind the first edit, written to the provider's cache once more."""
+        self.requests = self.windows = self.state_tokens = self.hidden = 0
+        self.state_stage: str | None = None
+        self.failures: list[str] = []
+        self.warnings: list[str] = []
+        self.ms = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as plain JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class CompressionResult(NamedTuple):
+    """The outcome of one pass."""
+
+    messages: Any
+    """The shorter history, or the input object itself where nothing changed."""
+    outcome: Outcome
+    reason: str
+    """Why, in words a person understands."""
+    ledger: Ledger
+    """The decisions in force after this pass."""
+    decisions: list[Decision]
+    """One for every candidate, kept ones too."""
+    stats: CompressionStats
+    index_map: list[int | None]
+    """For each input row its row in the output, None where it is gone."""
+    session: str = ""
+
+    @property
+    def reduction_ratio(self) -> float:
+        """Share of all text that went, 0 to 1."""
+        before = self.stats.chars_before
+        return (before - self.stats.chars_after) / before if before else 0.0
+
+    @property
+    def changed(self) -> bool:
+        """Whether the messages differ from the input."""
+        return self.outcome in ("committed", "over_capacity") and self.stats.freed_tokens > 0

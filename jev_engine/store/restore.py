@@ -1,0 +1,118 @@
+"""The whole history back: `restore(compress(x)) == x`, after any number of passes and with newer rows behind it.
+
+Each pass leaves a record in the store. The record is found by the first row of a history, proved by a sketch of all
+rows it covers, and undone; then the pass before it is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from jev_engine.host import Adapter
+from jev_engine.markers import find_reference
+from jev_engine.rebuild import Rebuilt
+from jev_engine.store import OriginalStore, PassRecord
+
+__all__ = ["Restored", "anchor_of", "record_pass", "restore", "sketch_of"]
+
+# No session has more passes than this; a loop through the records would end here.
+MOST_PASSES = 10_000
+
+
+class Restored(NamedTuple):
+    """A history with its originals back."""
+
+    messages: list[Any]
+    passes: int
+    """Passes that were undone."""
+    left: list[str]
+    """References of markers that are still in it, because no record of their pass fits this history."""
+
+
+def record_pass(session: str, messages: Sequence[Any], rebuilt: Rebuilt, adapter: Adapter) -> PassRecord:
+    """What a pass did, from its input and output."""
+    output = rebuilt.messages
+    removed = [row for row, target in enumerate(rebuilt.index_map) if target is None]
+    return PassRecord(
+        session=session,
+        anchor=anchor_of(output, adapter),
+        sketch=sketch_of(output, adapter),
+        rows_in=len(messages),
+        rows_out=len(output),
+        removed=removed,
+        originals={row: adapter.dump(messages[row]) for row in rebuilt.changes},
+    )
+
+
+async def restore(messages: Sequence[Any], store: OriginalStore, adapter: Adapter) -> Restored:
+    """Undo every pass the store has a record of; the input is not changed."""
+    current = list(messages)
+    passes = 0
+    while passes < MOST_PASSES:
+        record = await _matching(current, store, adapter)
+        if record is None:
+            break
+        current = _undo(current, record, adapter)
+        passes += 1
+    left = [ref for call in adapter.read(current).calls if (ref := find_reference(call.result or "")) is not None]
+    known = await store.known(left)
+    return Restored(current, passes, [reference for reference in left if reference in known])
+
+
+async def _matching(messages: list[Any], store: OriginalStore, adapter: Adapter) -> PassRecord | None:
+    if not messages:
+        return None
+    records = await store.find_passes(anchor_of(messages, adapter))
+    if not records:
+        return None
+    for record in records:
+        if record.rows_out <= len(messages) and sketch_of(messages[: record.rows_out], adapter) == record.sketch:
+            return record
+    return None
+
+
+def _undo(messages: list[Any], record: PassRecord, adapter: Adapter) -> list[Any]:
+    removed = set(record.removed)
+    position = 0
+    restored: list[Any] = []
+    for row in range(record.rows_in):
+        if row in record.originals:
+            restored.append(adapter.load(record.originals[row]))
+        else:
+            restored.append(messages[position])
+        if row not in removed:
+            position += 1
+    return restored + messages[record.rows_out :]
+
+
+def anchor_of(messages: Sequence[Any], adapter: Adapter) -> str:
+    """Digest of the first row, by which records are found."""
+    return sketch_of(messages[:1], adapter)
+
+
+def sketch_of(messages: Sequence[Any], adapter: Adapter) -> str:
+    """Digest of what rows look like: role, length and ends of the text, number of calls.
+
+    Enough to tell histories apart, at a small part of the cost of hashing them.
+    """
+    dump = adapter.dump
+    rows = "".join([_sketch(dump(message)) for message in messages])
+    return blake2b(rows.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _sketch(row: Any) -> str:
+    if row.__class__ is not dict and not isinstance(row, Mapping):
+        return f"{type(row).__name__};"
+    content = row.get("content")
+    calls = row.get("tool_calls")
+    if content.__class__ is str:
+        shown = f"{len(content)} {content[:40]}{content[-40:]}"
+    elif isinstance(content, list):
+        sizes = [len(part["text"]) for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+        shown = f"{len(content)} {sizes}"
+    else:
+        shown = type(content).__name__
+    made = len(calls) if isinstance(calls, list) else 0
+    return f"{row.get('role')!s}|{row.get('tool_call_id')!s}|{made}|{shown};"
