@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from jev_engine.engine import ContextEngine
     from jev_engine.errors import JevEngineError
     from jev_engine.events import EventSink
-    from jev_engine.host import Adapter
     from jev_engine.hookspecs import hookimpl
+    from jev_engine.host import Adapter
     from jev_engine.judges import Asker, Judge
     from jev_engine.ledger import Ledger
     from jev_engine.result import CompressionResult

@@ -73,9 +73,7 @@ LONG_CHAIN = 60
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 # Bytes of a word: letters, digits, the joints of names and paths, and everything outside ASCII.
-_WORD_TABLE = bytes(
-    c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-#/" else 0x20 for c in range(256)
-)
+_WORD_TABLE = bytes(c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-#/" else 0x20 for c in range(256))
 # First bytes of letters from Cyrillic to Arabic (D0-DF), of Indic and Thai (E0, E1), and of kana, Han, Hangul (E3-ED);
 # E2 is left out: arrows, boxes and dashes of program output begin with it.
 _NOT_FOREIGN = bytes(c for c in range(256) if not (0xD0 <= c <= 0xE1 or 0xE3 <= c <= 0xED))

@@ -48,7 +48,7 @@ def run(function: Callable[..., Awaitable[T]], *args: Any, timeout_seconds: floa
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
-    global _loop, _thread  # noqa: PLW0603  # one loop per process is the point
+    global _loop, _thread  # one loop per process is the point
     with _lock:
         if _loop is None or _loop.is_closed():
             loop = asyncio.new_event_loop()
@@ -60,7 +60,8 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 def _forget() -> None:
-    global _loop, _thread, _lock  # noqa: PLW0603  # after a fork the thread is gone and the lock may be held
+    # After a fork the thread is gone and the lock may be held.
+    global _loop, _thread, _lock  # noqa: PLW0603
     _loop = _thread = None
     _lock = threading.Lock()
 

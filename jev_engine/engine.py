@@ -1,9 +1,9 @@
-"""The engine: messages in, a shorter history out, and everything that led to it.
+r"""The engine: messages in, a shorter history out, and everything that led to it.
 
 >>> import asyncio
 >>> from jev_engine.testing import ScriptedJudge, call, history, result, user
 >>> messages = history(
-...     user("Fix the parser."), call("read", path="a.py"), result("x = 1\\n" * 900),
+...     user("Fix the parser."), call("read", path="a.py"), result("x = 1\n" * 900),
 ...     call("read", path="b.py"), result("y"), call("read", path="c.py"), result("y"), call("test"), result("y"),
 ... )
 >>> engine = ContextEngine(judge=ScriptedJudge({"t1": (0.9, 0.01)}))
@@ -137,8 +137,9 @@ class ContextEngine:
 
     def find_adapter(self, messages: Sequence[Any], host: str = "auto") -> Adapter:
         """The adapter for a host, or the one that recognises the messages; raises UnknownAdapter or TranscriptError."""
-        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-            raise TranscriptError(f"a history is a list of messages, not {type(messages).__name__}")
+        given: Any = messages
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise TranscriptError(f"a history is a list of messages, not {type(given).__name__}")
         if host != "auto":
             return self.plugins.adapter(host)
         found = self.plugins.sniff(messages) if messages else self.plugins.adapter("openai")

@@ -7,8 +7,8 @@
     │   └── UnknownAdapter
     ├── JudgeError           a judge could not answer
     │   ├── JudgeUnavailable   nobody answered in time
-    │   └── BadAnswer          an answer broke the contract; its request is void
-    ├── StateTooLarge        a state cannot be made small enough for the asker
+    │   ├── BadAnswer          an answer broke the contract; its request is void
+    │   └── StateTooLarge      a state cannot be made small enough for the asker
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
     └── StoreError           originals could not be saved or read
         ├── OriginalNotFound

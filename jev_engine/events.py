@@ -99,9 +99,7 @@ class PassEnded(Event):
     expected_misses: float
 
 
-AnyEvent = Annotated[
-    PassStarted | Pinned | Judged | Decided | OriginalsStored | PassEnded, Field(discriminator="kind")
-]
+AnyEvent = Annotated[PassStarted | Pinned | Judged | Decided | OriginalsStored | PassEnded, Field(discriminator="kind")]
 
 
 @runtime_checkable

@@ -1,10 +1,10 @@
 """What a plugin can add. Every hook receives a `register` callable and returns nothing.
 
-    from jev_engine import hookimpl
+from jev_engine import hookimpl
 
-    @hookimpl
-    def register_pins(register):
-        register(lambda call: "our deploy log" if call.tool == "deploy" else None)
+@hookimpl
+def register_pins(register):
+    register(lambda call: "our deploy log" if call.tool == "deploy" else None)
 """
 
 from __future__ import annotations

@@ -18,11 +18,13 @@ class RowChange:
 
     __slots__ = ("removed", "results", "row")
 
-    def __init__(self, row: int) -> None:
+    def __init__(
+        self, row: int, results: Sequence[tuple[ToolCall, str]] = (), removed: Sequence[ToolCall] = ()
+    ) -> None:
         self.row = row
-        self.results: list[tuple[ToolCall, str]] = []
+        self.results = results
         """Results in this row, each with the text that replaces it."""
-        self.removed: list[ToolCall] = []
+        self.removed = removed
         """Units of which this row holds the call, the result or both, and that leave the history."""
 
     def __repr__(self) -> str:

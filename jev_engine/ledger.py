@@ -3,7 +3,7 @@
 A ledger only grows. Two ledgers of one session merge as a join: in any order, any number of times, to the same result.
 
 >>> a = Ledger.of([LedgerEntry("k1", "truncate", "jx-1", "[left out]", 900)])
->>> b = Ledger.of([LedgerEntry("k1", "remove", "jx-1", "", 900), LedgerEntry("k2", "truncate", "jx-2", "[left out]", 70)])
+>>> b = Ledger.of([LedgerEntry("k1", "remove", "jx-1", "", 900), LedgerEntry("k2", "truncate", "jx-2", "[out]", 70)])
 >>> a.merge(b) == b.merge(a) == a.merge(b).merge(a)
 True
 >>> Ledger.from_json(a.to_json()) == a
@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
@@ -72,6 +72,11 @@ class Ledger:
         """The decision for a unit, if there is one."""
         return self._entries.get(key)
 
+    @property
+    def by_key(self) -> Mapping[str, LedgerEntry]:
+        """All decisions by unit key."""
+        return self._entries
+
     def __iter__(self) -> Iterator[LedgerEntry]:
         return iter(self._entries.values())
 
@@ -121,8 +126,7 @@ def _rank(entry: LedgerEntry) -> tuple[int, tuple[int, ...]]:
 
 def content_digest(call: ToolCall, result: str | None) -> str:
     """Digest of a unit: id, tool, arguments and result (16 bytes, hex)."""
-    head = f"{call.call_id!s}\0{call.tool}\0{call.arguments}\0"
-    body = head if result is None else head + result
+    body = f"{call.call_id}\0{call.tool}\0{call.arguments}\0{'' if result is None else result}"
     return blake2b(body.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -139,6 +143,7 @@ def assign_keys(transcript: Transcript, ledger: Ledger, cache: KeyCache | None =
     """
     cache = KeyCache() if cache is None else cache
     by_text = {entry.text: entry for entry in ledger if entry.action == "truncate"}
+    in_force = ledger.by_key
     counts: dict[str, int] = {}
     for call in transcript.calls:
         result = call.result
@@ -156,7 +161,7 @@ def assign_keys(transcript: Transcript, ledger: Ledger, cache: KeyCache | None =
         occurrence = counts.get(known, 0)
         counts[known] = occurrence + 1
         call.key = known if not occurrence else f"{known}.{occurrence}"
-        entry = ledger.get(call.key)
+        entry = in_force.get(call.key)
         if entry is not None:
             # A host that sends originals again: the decision is in force, the text is still there.
             call.marked, call.reference, call.original_chars = call.key, entry.reference, entry.chars

@@ -103,6 +103,8 @@ def _head(text: str, limit: int) -> str:
 
 def _outcome(text: str, start: int, limit: int) -> str:
     """The last lines that state an outcome, in their order, within the limit."""
+    if OUTCOME.search(text, start) is None and not OUTCOME.match("\n" + text[:20]):
+        return ""
     places = deque((found.start() + 1 for found in OUTCOME.finditer(text, start)), maxlen=MOST_PLACES)
     if not start and OUTCOME.match("\n" + text[:20]):
         places.appendleft(0)
@@ -119,4 +121,3 @@ def _outcome(text: str, start: int, limit: int) -> str:
         if room <= 40:
             break
     return "\n".join(reversed(lines))
-

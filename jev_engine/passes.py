@@ -144,9 +144,7 @@ class Pass:
         self._has_judge = judge is not None
         if judge is None or not self.pins.candidates:
             return verdict
-        request = JudgeRequest(
-            self.transcript, self.pins.candidates, goal, focus, self.pins.rows, self.config
-        )
+        request = JudgeRequest(self.transcript, self.pins.candidates, goal, focus, self.pins.rows, self.config)
         self.stats.is_calibrated = judge.is_calibrated
         try:
             verdict = await judge.judge(request)
@@ -276,7 +274,9 @@ class Pass:
         if not out:
             return
         first = min(min(d.call.row, d.call.result_row) if d.action == "remove" else d.call.result_row for d in out)
-        behind = sum([c.tokens + self.sizes.of_chars(len(c.arguments)) for c in self.transcript.calls if c.row >= first])
+        behind = sum(
+            [c.tokens + self.sizes.of_chars(len(c.arguments)) for c in self.transcript.calls if c.row >= first]
+        )
         behind += self.sizes.of_chars(sum([len(e.text) for e in self.transcript.entries if e.row >= first]))
         stats.cache_suffix_tokens = max(0, behind - stats.freed_tokens)
         price = self.config.read_price * stats.freed_tokens
@@ -289,7 +289,13 @@ class Pass:
             return self.ledger
         by_key = {d.call.key: d for d in self.decisions}
         originals = [
-            Original(entry.reference, self.session, entry.key, by_key[entry.key].call.tool, by_key[entry.key].call.result or "")
+            Original(
+                entry.reference,
+                self.session,
+                entry.key,
+                by_key[entry.key].call.tool,
+                by_key[entry.key].call.result or "",
+            )
             for entry in proposed
         ]
         saved = await store.save(originals)
@@ -346,7 +352,7 @@ class Pass:
             freed_tokens=stats.freed_tokens,
             expected_misses=stats.expected_misses,
         )
-        mapped = list(range(stats.messages_before)) if index_map is None else index_map
+        mapped: list[int | None] = [*range(stats.messages_before)] if index_map is None else index_map
         return CompressionResult(messages, outcome, reason, self.ledger, self.decisions, stats, mapped, self.session)
 
     def _emit_decision(self, decision: Decision) -> None:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
+from functools import lru_cache
 
 from jev_engine.config import EngineConfig
 from jev_engine.tokens import TWENTIETHS, sample_cost
@@ -58,9 +59,7 @@ class Pins:
         return dict(Counter(self.reasons.values()).most_common())
 
 
-def pin(
-    transcript: Transcript, config: EngineConfig, *, only_from_row: int = 0, rules: Sequence[PinRule] = ()
-) -> Pins:
+def pin(transcript: Transcript, config: EngineConfig, *, only_from_row: int = 0, rules: Sequence[PinRule] = ()) -> Pins:
     """Sort the units of a history into candidates and pinned ones.
 
     `only_from_row` is the start of the working zone: units before it are pinned as frozen.
@@ -75,7 +74,6 @@ def pin(
     path_pattern = _pattern(config.protect_paths)
     first_newest = len(calls) - config.pin_newest_calls
     tail_start = _tail_start(calls, newest, first_newest, config)
-    tool_reasons: dict[str, str | None] = {}
     short = config.pin_short_chars
     for index, call in enumerate(calls):
         result = call.result
@@ -99,12 +97,8 @@ def pin(
             reason = "protected path"
         elif len(result) <= short:
             reason = "short"
-        elif config.extra_pins:
-            if call.tool not in tool_reasons:
-                tool_reasons[call.tool] = _tool_reason(call.tool)
-            reason = tool_reasons[call.tool] or _content_reason(call, result)
         else:
-            reason = None
+            reason = _kind_reason(call, result) if config.extra_pins else None
         if reason is None and rules:
             reason = _ask(rules, call)
         if reason is None:
@@ -147,13 +141,19 @@ PATH_PIECE = re.compile(r"[^\s\"'`,;:|<>(){}\[\]=*?\\]{1,400}")
 def _names_path(pattern: re.Pattern[str], arguments: str) -> bool:
     """Whether the arguments name a path that matches, in whole or from one of its folders on."""
     for piece in PATH_PIECE.findall(arguments.lower()):
-        while piece:
-            if pattern.fullmatch(piece):
+        rest = piece
+        while rest:
+            if pattern.fullmatch(rest):
                 return True
-            _, _, piece = piece.partition("/")
+            rest = rest.partition("/")[2]
     return False
 
 
+def _kind_reason(call: ToolCall, result: str) -> str | None:
+    return _tool_reason(call.tool) or _content_reason(call, result)
+
+
+@lru_cache(maxsize=1_024)
 def _tool_reason(tool: str) -> str | None:
     name = tool.rsplit("__", 1)[-1]
     lower = name.lower()
@@ -171,9 +171,9 @@ def _tool_reason(tool: str) -> str | None:
 
 def _content_reason(call: ToolCall, result: str) -> str | None:
     arguments = call.arguments
-    if ("." in arguments) and (".md" in arguments or ".MD" in arguments or "rules" in arguments):
-        if INSTRUCTION_FILES.search(arguments[:4_000]):
-            return "instructions"
+    maybe = ".md" in arguments or ".MD" in arguments or "rules" in arguments
+    if maybe and INSTRUCTION_FILES.search(arguments[:4_000]):
+        return "instructions"
     if call.is_error and any(phrase in result[:300].lower() for phrase in REFUSALS):
         return "refusal"
     return None

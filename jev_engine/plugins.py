@@ -47,7 +47,7 @@ class Plugins:
 
     def add(self, plugin: Any, name: str | None = None) -> None:
         """Register one plugin object and call its hooks; a fault of its own is noted in `broken`."""
-        label = name or getattr(plugin, "__name__", type(plugin).__name__)
+        label = name or str(getattr(plugin, "__name__", type(plugin).__name__))
         try:
             registered = self._manager.register(plugin, name=label)
             for hook, register in (

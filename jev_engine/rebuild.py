@@ -45,25 +45,27 @@ def plan_changes(
     """What a ledger changes in which row. Units that are out already, open or ambiguous are left alone."""
     changes: dict[int, RowChange] = {}
     repeated = frozenset(repeated)
-
-    def change(row: int) -> RowChange:
-        known = changes.get(row)
-        if known is None:
-            known = changes[row] = RowChange(row)
-        return known
-
+    in_force = ledger.by_key
+    copies = adapter.copies_in_call_row
     for call in transcript.calls:
-        entry = ledger.get(call.key)
+        entry = in_force.get(call.key)
         if entry is None or call.result is None or call.anomaly or call.result == entry.text:
             continue
         if entry.action == "truncate":
-            change(call.result_row).results.append((call, entry.text))
-            if adapter.copies_in_call_row:
-                change(call.row).results.append((call, entry.text))
+            for row in (call.result_row, call.row) if copies else (call.result_row,):
+                known = changes.get(row)
+                if known is None:
+                    changes[row] = RowChange(row, ((call, entry.text),))
+                else:
+                    known.results = (*known.results, (call, entry.text))
         elif call.key.partition(".")[0] not in repeated:
             # One of several equal units must leave a trace, or the others could not be told apart next time.
-            change(call.row).removed.append(call)
-            change(call.result_row).removed.append(call)
+            for row in (call.row, call.result_row):
+                known = changes.get(row)
+                if known is None:
+                    changes[row] = RowChange(row, (), (call,))
+                else:
+                    known.removed = (*known.removed, call)
     return changes
 
 
@@ -161,7 +163,5 @@ def _compare_pairs(before: Transcript, after: Transcript, changes: dict[int, Row
 def units_of(changes: dict[int, RowChange]) -> dict[int, ToolCall]:
     """The units that changes touch, by number."""
     return {
-        call.number: call
-        for change in changes.values()
-        for call in [*(c for c, _ in change.results), *change.removed]
+        call.number: call for change in changes.values() for call in [*(c for c, _ in change.results), *change.removed]
     }

@@ -13,7 +13,7 @@ from jev_engine.transcript import Transcript
 __all__ = ["MARKER_TOKENS", "Sizes", "measure"]
 
 # About so many texts tell what a character costs in this history.
-SAMPLED_TEXTS = 200
+SAMPLED_TEXTS = 40
 SHORT_CHARS = 400
 # A marker with its outcome lines is about 300 characters.
 MARKER_TOKENS = 75

@@ -166,7 +166,7 @@ class Shown:
 
     __slots__ = ("calls", "cost", "entry", "is_pinned", "json", "text")
 
-    def __init__(self, entry: Entry, json_text: str, is_pinned: bool) -> None:
+    def __init__(self, entry: Entry, json_text: str, *, is_pinned: bool) -> None:
         self.entry = entry
         self.json = json_text
         self.cost = 0
@@ -199,7 +199,7 @@ def fit_history(
     total = 0
     for stage in range(first, min(last, 3) + 1):
         shown = [
-            Shown(entry, drawn, entry.row in pinned_rows)
+            Shown(entry, drawn, is_pinned=entry.row in pinned_rows)
             for entry in entries
             if (drawn := render(entry, stage)) is not None
         ]
@@ -255,7 +255,7 @@ def _compact(item: Shown, measure: Cost) -> int:
     return item.draw(measure)
 
 
-def _leave_out(item: Shown, measure: Cost) -> int:
+def _leave_out(item: Shown, _measure: Cost) -> int:
     gone, item.cost = item.cost, 0
     return -gone
 

@@ -2,7 +2,8 @@
 
 Two rules. `reference_tokens` is the published rule of the reference implementation, exactly:
 a word costs 1 plus 1 for every further 6 letters, a digit 0.5, any other visible sign 0.9, the sum rounded up.
-`estimate_tokens` is the honest one: CJK at least 1 per sign, rare planes 2, dense runs (hex, base64) half a token per sign.
+`estimate_tokens` is the honest one: CJK at least 1 per sign, rare planes 2, dense runs (hex, base64) half a token per
+sign.
 Inside, costs are whole twentieths of a token, so that sums are exact.
 
 >>> reference_tokens("parse_config(path)"), estimate_tokens("parse_config(path)")
@@ -118,7 +119,13 @@ def _plain(text: str) -> bytes:
         return text.encode()
     return "".join(
         [
-            sign if sign <= "\x7f" else " " if sign.isspace() or sign == "\ufeff" else "\x01\x01" if sign > "\uffff" else "\x01"
+            sign
+            if sign <= "\x7f"
+            else " "
+            if sign.isspace() or sign == "\ufeff"
+            else "\x01\x01"
+            if sign > "\uffff"
+            else "\x01"
             for sign in text
         ]
     ).encode()

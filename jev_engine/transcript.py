@@ -84,7 +84,7 @@ class ToolCall:
 
     @property
     def label(self) -> str:
-        """Short name used in states, reports and on the command line: `t1`, `t2`, …"""
+        """Short name used in states, reports and on the command line, such as `t1`."""
         return f"t{self.number}"
 
     @property
@@ -171,9 +171,8 @@ class TranscriptBuilder:
     ) -> Entry:
         """Add a message. Assistant rows in a run, or with one `response_id`, are one turn."""
         if role == "assistant":
-            if not (self._in_turn and response_id == self._turn_id) and (
-                response_id is None or response_id != self._turn_id
-            ):
+            same = (self._in_turn and self._turn_id is None) if response_id is None else response_id == self._turn_id
+            if not same:
                 self._turn += 1
             self._turn_id = response_id
             self._in_turn = True

@@ -157,4 +157,3 @@ class _Mentions:
             spent += size
             drawn.append(text)
         return drawn, spent
-

@@ -1,6 +1,7 @@
 """Who answers the two questions, and in what form.
 
-`Judge` sees the transcript and answers by unit key. `Asker` sees one state and a few questions: any transport, any model.
+`Judge` sees the transcript and answers by unit key.
+`Asker` sees one state and a few questions: any transport, any model.
 A unit without an answer is undecided; what becomes of it is decided in `decisions`, never here.
 """
 

@@ -6,8 +6,7 @@ A store is any object with these members; `jev_engine.testing.check_store` tells
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from hmac import digest
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 __all__ = ["Original", "OriginalStore", "PassRecord", "keyed_reference"]
@@ -76,4 +75,4 @@ class OriginalStore(Protocol):
 def keyed_reference(secret: bytes, session: str, key: str) -> str:
     """`jx-` and 16 hex digits: a keyed digest, so that no session can name another one's originals."""
     body = f"{session}\0{key}".encode("utf-8", "surrogatepass")
-    return f"jx-{digest(secret, body, sha256).hex()[:16]}"
+    return f"jx-{blake2b(body, key=secret, digest_size=8).hexdigest()}"

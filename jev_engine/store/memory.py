@@ -62,7 +62,9 @@ class MemoryStore:
 def _copy(value: Any) -> Any:
     # The host may change its own lists and dicts later; strings are shared, whatever their size.
     if value.__class__ is dict:
-        return {name: _copy(item) for name, item in value.items()}
-    if value.__class__ is list:
-        return [_copy(item) for item in value]
-    return value
+        copied = value.copy()
+        for name, item in value.items():
+            if item.__class__ is dict or item.__class__ is list:
+                copied[name] = _copy(item)
+        return copied
+    return [_copy(item) for item in value] if value.__class__ is list else value

@@ -93,7 +93,7 @@ def anchor_of(messages: Sequence[Any], adapter: Adapter) -> str:
 
 
 def sketch_of(messages: Sequence[Any], adapter: Adapter) -> str:
-    """Digest of what rows look like: role, length and ends of the text, number of calls.
+    """Digest of what rows look like: role, length and start of the text, number of calls.
 
     Enough to tell histories apart, at a small part of the cost of hashing them.
     """
@@ -107,12 +107,10 @@ def _sketch(row: Any) -> str:
         return f"{type(row).__name__};"
     content = row.get("content")
     calls = row.get("tool_calls")
+    made = len(calls) if calls.__class__ is list else 0
     if content.__class__ is str:
-        shown = f"{len(content)} {content[:40]}{content[-40:]}"
-    elif isinstance(content, list):
-        sizes = [len(part["text"]) for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
-        shown = f"{len(content)} {sizes}"
-    else:
-        shown = type(content).__name__
-    made = len(calls) if isinstance(calls, list) else 0
-    return f"{row.get('role')!s}|{row.get('tool_call_id')!s}|{made}|{shown};"
+        return f"{row.get('role')}|{made}|{len(content)} {content[:40]};"
+    if content.__class__ is not list:
+        return f"{row.get('role')}|{made}|{type(content).__name__};"
+    sizes = [len(part["text"]) for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    return f"{row.get('role')}|{made}|{len(content)} {sizes};"

@@ -186,9 +186,7 @@ def _save(db: sqlite3.Connection, originals: Sequence[Original]) -> None:
 
 
 def _read(db: sqlite3.Connection, reference: str, session: str | None) -> Original:
-    row = db.execute(
-        "SELECT session, key, tool, digest FROM originals WHERE reference = ?", (reference,)
-    ).fetchone()
+    row = db.execute("SELECT session, key, tool, digest FROM originals WHERE reference = ?", (reference,)).fetchone()
     if row is None or (session is not None and row[0] != session):
         raise OriginalNotFound(f"no original goes by {reference!r}")
     return Original(reference, row[0], row[1], row[2], _get(db, row[3]))
@@ -208,9 +206,7 @@ def _save_pass(db: sqlite3.Connection, record: PassRecord) -> None:
     packed = record._asdict()
     packed["originals"] = [[row, _pack(db, value)] for row, value in record.originals.items()]
     body = zlib.compress(json.dumps(packed).encode(), 6)
-    db.execute(
-        "INSERT INTO passes (session, anchor, record) VALUES (?, ?, ?)", (record.session, record.anchor, body)
-    )
+    db.execute("INSERT INTO passes (session, anchor, record) VALUES (?, ?, ?)", (record.session, record.anchor, body))
 
 
 def _find_passes(db: sqlite3.Connection, anchor: str) -> list[PassRecord]:

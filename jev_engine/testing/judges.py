@@ -13,7 +13,9 @@ from jev_engine.transcript import ToolCall
 
 __all__ = ["ScriptedAsker", "ScriptedJudge"]
 
-Script = Mapping[str, tuple[float | None, float | None]] | Callable[[ToolCall], tuple[float | None, float | None] | None]
+Script = (
+    Mapping[str, tuple[float | None, float | None]] | Callable[[ToolCall], tuple[float | None, float | None] | None]
+)
 
 
 class ScriptedJudge:

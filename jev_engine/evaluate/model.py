@@ -1,0 +1,165 @@
+"""The judge's model: the mean log-odds of a few small boosters and one logistic regression.
+
+Trees find the corners, the logistic keeps its head outside the training projects; each booster sees other columns.
+Needs numpy and lightgbm (the `train` extra). What is fitted here is written out by `weights_source` as plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jev_engine.judges.features import FEATURES
+
+__all__ = ["BLEND", "PLAIN", "Blend", "Member", "fit_blend"]
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+LINEAR_RIDGE = 3.0
+"""Pull of the logistic's coefficients towards 0 on standardised columns; 1 / 0.3 of the prototype's C."""
+LINEAR_LIMIT = (-9.0, 3.0)
+"""Log-odds of the logistic stay in here: a straight line outside its training data knows no bounds."""
+NEWTON_STEPS = 30
+
+
+class Member(NamedTuple):
+    """One part of the blend."""
+
+    name: str
+    columns: tuple[str, ...]
+    trees: int
+    """0 for the logistic."""
+    leaves: int
+    rate: float
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further settings of lightgbm."""
+
+
+_BASE = FEATURES[: FEATURES.index("reuse")]
+_STYLE = FEATURES[FEATURES.index("reuse") : FEATURES.index("rank_chars")]
+# Turns hold one call in one harness and six in another: an age in turns does not carry over to unseen projects.
+_NO_TURNS = tuple(name for name in _BASE if name != "age_turns")
+_RANDOM_SPLITS = (("extra_trees", True), ("colsample_bytree", 0.3))
+_SIMPLE = ("age", "chars", *[name for name in FEATURES if name.startswith("kind_") and name != "kind_share"])
+
+BLEND = (
+    Member("all", _NO_TURNS, 90, 8, 0.1, _RANDOM_SPLITS),
+    Member("style", (*_NO_TURNS, *_STYLE), 90, 8, 0.1, _RANDOM_SPLITS),
+    Member("simple", _SIMPLE, 60, 8, 0.08),
+    Member("linear", _BASE, 0, 0, 0.0),
+)
+"""What ships; how it was chosen is told in docs/training-report.md."""
+PLAIN = (Member("age, size and kind", _SIMPLE, 100, 15, 0.05),)
+"""The judge of age, size and kind alone, to compare with."""
+
+
+class Tree(NamedTuple):
+    """A split, or a leaf where `column` is -1."""
+
+    column: int
+    limit: float
+    low: Tree | None
+    high: Tree | None
+    value: float
+
+
+class Linear(NamedTuple):
+    """A fitted logistic regression on raw columns: `bias + sum(weights * row)`."""
+
+    bias: float
+    weights: Floats
+    """One per column of `FEATURES`, 0 where unused."""
+
+
+class Blend:
+    """A fitted blend."""
+
+    __slots__ = ("boosters", "linears", "members")
+
+    def __init__(self, members: Sequence[Member], boosters: list[tuple[Any, list[int]]], linears: list[Linear]) -> None:
+        self.members = members
+        self.boosters = boosters
+        """Fitted lightgbm boosters, each with its columns."""
+        self.linears = linears
+
+    def log_odds(self, features: Floats) -> Floats:
+        """Mean log-odds of the parts."""
+        parts = [booster.predict(features[:, columns], raw_score=True) for booster, columns in self.boosters]
+        parts += [np.clip(features @ linear.weights + linear.bias, *LINEAR_LIMIT) for linear in self.linears]
+        return np.asarray(np.mean(parts, axis=0), np.float64)
+
+    def trees(self) -> list[list[Tree]]:
+        """The trees of each booster with columns of `FEATURES`, rounded as they are written out."""
+        return [
+            [_tree(each["tree_structure"], columns) for each in booster.dump_model()["tree_info"]]
+            for booster, columns in self.boosters
+        ]
+
+
+def _tree(node: dict[str, Any], columns: Sequence[int]) -> Tree:
+    if "leaf_value" in node:
+        return Tree(-1, 0.0, None, None, float(f"{node['leaf_value']:.4f}"))
+    low, high = _tree(node["left_child"], columns), _tree(node["right_child"], columns)
+    return Tree(columns[node["split_feature"]], float(f"{node['threshold']:.5g}"), low, high, 0.0)
+
+
+def fit_blend(features: Floats, needed: Flags, weights: Floats, seed: int, members: Sequence[Member] = BLEND) -> Blend:
+    """Fit all parts; the same data and seed give the same blend."""
+    boosters, linears = [], []
+    for place, member in enumerate(members):
+        columns = [FEATURES.index(name) for name in member.columns]
+        if member.trees:
+            boosters.append((_fit_booster(features[:, columns], needed, weights, seed + place, member), columns))
+        else:
+            linears.append(_fit_linear(features, columns, needed, weights))
+    return Blend(members, boosters, linears)
+
+
+def _fit_booster(features: Floats, needed: Flags, weights: Floats, seed: int, member: Member) -> Any:
+    import lightgbm  # noqa: PLC0415  # only training needs it
+
+    settings = {
+        "objective": "binary",
+        "num_leaves": member.leaves,
+        "learning_rate": member.rate,
+        # The rest as in the prototype [reference/evaluation2.md section 1]: strong enough for a dozen projects.
+        "min_child_samples": 100,
+        "reg_lambda": 5.0,
+        "colsample_bytree": 0.7,
+        "subsample": 0.8,
+        "subsample_freq": 1,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "seed": seed,
+        "verbose": -1,
+        **dict(member.options),
+    }
+    data = lightgbm.Dataset(features, needed.astype(np.float64), weight=weights, free_raw_data=True)
+    return lightgbm.train(settings, data, member.trees)
+
+
+def _fit_linear(features: Floats, columns: Sequence[int], needed: Flags, weights: Floats) -> Linear:
+    """Ridge logistic regression by Newton's method on standardised columns."""
+    chosen = features[:, columns]
+    mean, spread = chosen.mean(0), chosen.std(0)
+    spread[spread == 0] = 1.0
+    design = np.column_stack([np.ones(len(chosen)), (chosen - mean) / spread])
+    ridge = np.full(design.shape[1], LINEAR_RIDGE)
+    ridge[0] = 1e-9  # the intercept is free
+    beta = np.zeros(design.shape[1])
+    for _ in range(NEWTON_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(design @ beta, -30, 30)))
+        gradient = design.T @ (weights * (p - needed)) + ridge * beta
+        curve = (design * (weights * p * (1 - p))[:, None]).T @ design + np.diag(ridge)
+        step = np.linalg.solve(curve, gradient)
+        beta -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    full = np.zeros(len(FEATURES))
+    full[list(columns)] = beta[1:] / spread
+    return Linear(float(beta[0] - (beta[1:] * mean / spread).sum()), full)
