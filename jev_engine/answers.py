@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["Evidence", "Probability", "RawAnswer"]
+__all__ = ["Calibration", "Evidence", "Probability", "RawAnswer"]
 
 # Log-odds are finite: no answer is surer than one in a million.
 EPSILON = 1e-6
@@ -63,3 +63,16 @@ class Evidence(NamedTuple):
         move = self.weight * (logit(raw) - logit(self.typical))
         z = logit(start) + min(self.clip, max(-self.clip, move))
         return 1 / (1 + math.exp(-z))
+
+
+class Calibration(NamedTuple):
+    """How far one judge's answers are believed, for results and for calls: the two lie on different scales.
+
+    The typical answers are published medians of jev-1.13.0: 0.145 for results, 0.30 for calls (fast-jev-compaction
+    issues 26, 52 and 56 with pull request 53, in reference/jev-api.md section 7). That is a prior; a fit replaces it.
+    """
+
+    result: Evidence = Evidence(typical=0.145)
+    call: Evidence = Evidence(typical=0.30)
+    is_fitted: bool = False
+    """Fitted to answers and what was needed later, so that probabilities are more than a guess."""

@@ -30,9 +30,11 @@ TEXT_CAP = 400_000
 WORD_BYTES = 200
 """Bytes of one word that a pattern sees: keeps hostile words (`.-` repeated) linear [reference/performance.md]."""
 WORDS_KEPT = 1 << 16
-"""Words remembered per process, about 7 MB; unbounded the cache peaks at 4.9x the history [reference/performance.md]."""
+"""Words remembered per process, about 7 MB; unbounded it peaks at 4.9x the history [reference/performance.md]."""
 PROSE_CHARS = 400
 """A text with less than one atom per this many characters is prose: its long words are atoms too (code: one per 50)."""
+PROSE_SHARE = 0.5
+"""Share of plain words among the distinct words of prose; tables and dumps have less."""
 PROSE_WORD = 7
 """Shortest plain word that is characteristic in prose; shorter ones are mostly grammar."""
 FOREIGN_SHARE = 0.1
@@ -61,7 +63,7 @@ _ATOM = re.compile(
  | (?P<num>\b\d{{4,}}\b)
  | (?P<issue>\#\d{{2,}}\b)
 """,
-    re.X,
+    re.VERBOSE,
 )
 _EXTENSION_SET = frozenset(_EXTENSIONS.encode().split(b"|"))
 _HUMP = re.compile(rb"[a-z][A-Z]|[A-Z]{2,}[a-z]")
@@ -91,7 +93,7 @@ class Facts:
     __slots__ = ("atoms", "chars", "is_plain", "line_count", "lines")
 
     def __init__(
-        self, atoms: tuple[bytes, ...], lines: array[int], line_count: int, chars: int, is_plain: bool = False
+        self, atoms: tuple[bytes, ...], lines: array[int], line_count: int, chars: int, *, is_plain: bool
     ) -> None:
         self.atoms = atoms
         """Distinct atoms, in an order that means nothing (it differs between processes)."""
@@ -110,7 +112,7 @@ def _atoms_by_pattern(word: str) -> list[str]:
     for match in _ATOM.finditer(word):
         text = match.group()
         kind = match.lastgroup
-        if kind == "num" or kind == "issue" or kind == "uuid" or kind == "ver":
+        if kind in ("num", "issue", "uuid", "ver"):
             found.append(text)
             continue
         piece = text.rstrip(".").encode("utf-8", "replace")
@@ -118,7 +120,7 @@ def _atoms_by_pattern(word: str) -> list[str]:
             atom = _atoms_in_path(piece)
         elif kind == "kebab":
             atom = piece if len(piece) >= 8 else None
-        elif kind == "dot" or kind == "file":
+        elif kind in ("dot", "file"):
             atom = _atoms_in_dots(piece)
         else:
             atom = _atoms_in_name(piece)
@@ -177,7 +179,9 @@ def _atoms_in_dots(word: bytes) -> bytes | None:
 def _classify(word: bytes) -> Any:
     """The atoms of a word: None, one as bytes, or several as a tuple."""
     if word.isalpha():
-        return word if len(word) >= 6 and not word.isupper() and _HUMP.search(word) else None
+        if len(word) < 6 or word[1:].islower() or word.isupper():
+            return None
+        return word if _HUMP.search(word) else None
     if len(word) < 4:
         return word if len(word) == 3 and word[:1] == b"#" and word[1:].isdigit() else None
     if word.isdigit():
@@ -218,55 +222,34 @@ def _several(found: list[str]) -> Any:
     return tuple([each.encode("utf-8", "replace") for each in found])
 
 
-class _Words:
-    """Words seen in this process and their atoms, within a bound: every distinct word is classified once."""
+class _Words(dict[bytes, Any]):
+    """Word to atoms (None, one, or several as a tuple): each distinct word of the process is classified once."""
 
-    __slots__ = ("atoms", "several")
-
-    def __init__(self) -> None:
-        self.atoms: dict[bytes, Any] = {}
-        """None, one atom, or True for a word whose atoms are in `several`."""
-        self.several: dict[bytes, tuple[bytes, ...]] = {}
-
-    def look_up(self, words: set[bytes]) -> set[bytes]:
-        """The atoms of all these words."""
-        known = self.atoms
-        new = words.difference(known)
-        if len(known) + len(new) > WORDS_KEPT:
-            known.clear()
-            self.several.clear()
-            new = set(words)
-        if new:
-            self._learn(new)
-        found = set(map(known.__getitem__, words))
-        found.discard(None)
-        if True in found:
-            found.discard(True)
-            for word in words & self.several.keys():
-                found.update(self.several[word])
-        if len(known) > WORDS_KEPT:  # one text alone was larger than the bound
-            known.clear()
-            self.several.clear()
+    def __missing__(self, word: bytes) -> Any:
+        found = None
+        if word.isalpha():  # most words are plain: they are settled here, without a further call
+            if not (word.islower() or word[1:].islower()):
+                found = _classify(word)
+        elif len(word) > 3 or word[0] == _HASH_SIGN:
+            found = _classify(word)
+        self[word] = found
         return found
-
-    def _learn(self, new: set[bytes]) -> None:
-        known = self.atoms
-        # Most words are plain or too short; they are set aside without a function call each.
-        plain = [
-            word
-            for word in new
-            if (word.isalpha() and (word.islower() or word[1:].islower())) or (len(word) < 4 and word[0] != _HASH_SIGN)
-        ]
-        known.update(dict.fromkeys(plain))
-        for word in new.difference(plain):
-            atoms = _classify(word)
-            if atoms.__class__ is tuple:
-                self.several[word] = atoms
-                atoms = True
-            known[word] = atoms
 
 
 _WORDS = _Words()
+
+
+def _look_up(words: set[bytes]) -> set[bytes]:
+    """The atoms of all these words."""
+    found = set(map(_WORDS.__getitem__, words))
+    found.discard(None)
+    several = [atoms for atoms in found if atoms.__class__ is tuple]
+    for atoms in several:
+        found.discard(atoms)
+        found.update(atoms)
+    if len(_WORDS) > WORDS_KEPT:
+        _WORDS.clear()
+    return found
 
 
 def _encode(text: str) -> bytes:
@@ -278,12 +261,15 @@ def _encode(text: str) -> bytes:
 
 
 def _atoms_in_bytes(raw: bytes) -> tuple[set[bytes], bool]:
-    """The atoms, and whether the text is prose."""
+    """The atoms, and whether the text is prose or has none at all."""
     words = set(raw.translate(_WORD_TABLE).split())
-    found = _WORDS.look_up(words)
-    is_prose = len(found) * PROSE_CHARS < len(raw)
+    found = _look_up(words)
+    if len(found) * PROSE_CHARS >= len(raw):
+        return found, not found
+    plain = [word for word in words if word.isalpha()]
+    is_prose = not found or len(plain) >= PROSE_SHARE * len(words)  # otherwise it is a table, a drawing, a dump
     if is_prose:
-        found.update([w.lower() for w in words if PROSE_WORD <= len(w) <= WORD_BYTES and w.isalpha()])
+        found.update([word.lower() for word in plain if PROSE_WORD <= len(word) <= WORD_BYTES])
     return found, is_prose
 
 
@@ -324,7 +310,7 @@ def facts_of(text: str) -> Facts:
     atoms, is_prose = _atoms_in_bytes(raw)
     lines = array("q", map(hash, _lines_in_bytes(raw)))
     is_plain = is_prose or (len(raw) > len(text) and _is_foreign(raw))
-    return Facts(tuple(atoms), lines, raw.count(b"\n"), len(text), is_plain)
+    return Facts(tuple(atoms), lines, raw.count(b"\n"), len(text), is_plain=is_plain)
 
 
 def kept_atoms_of(text: str) -> frozenset[bytes]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -37,6 +38,10 @@ def run(function: Callable[..., Awaitable[T]], *args: Any, timeout_seconds: floa
         raise RuntimeError(message)
 
     async def call() -> T:
+        # The call inherits the caller's context, in which anyio may have noted that it runs trio.
+        sniffio = sys.modules.get("sniffio")
+        if sniffio is not None:
+            sniffio.current_async_library_cvar.set("asyncio")
         return await function(*args, **options)
 
     future = asyncio.run_coroutine_threadsafe(call(), loop)

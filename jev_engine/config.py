@@ -16,9 +16,10 @@ from jev_engine.errors import ConfigError
 
 __all__ = ["PROFILES", "EngineConfig", "make_config"]
 
-Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+# Strict: a lax number takes `True` for 1.0 and "0.9" for 0.9.
+Share = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Amount = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
 
 # What each profile sets; everything else keeps the default of the field. Sources: design.md section 5 for `balanced`,
 # the option table of tamaratran/fast-jev-compaction for `reference`, the Hermes peers' defaults for `hermes-classic`.
@@ -83,7 +84,7 @@ class EngineConfig(BaseModel):
     protect_ids: tuple[str, ...] = ()
     """Call ids or labels (`t12`) that are never judged."""
 
-    window_tokens: Annotated[int, Field(ge=1_000)] = 200_000
+    window_tokens: Annotated[int, Field(strict=True, ge=1_000)] = 200_000
     """Context window of the agent's model, in tokens."""
 
     trigger_share: Share = 0.60
@@ -146,17 +147,20 @@ class EngineConfig(BaseModel):
     marker_saves_chars: Count = 120
     """A result is shortened only where that saves at least so many characters."""
 
-    state_tokens: Annotated[int, Field(ge=500)] = 25_000
-    """Ceiling for the state shown to an asker, in tokens."""
+    state_tokens: Annotated[int, Field(strict=True, ge=500)] = 25_000
+    """Ceiling for the state shown to an asker, in tokens; unless set, an endpoint's own budget comes first."""
 
-    request_tokens: Annotated[int, Field(ge=1_000)] = 30_000
-    """Ceiling for one request to an asker: state and questions together, in tokens."""
+    request_tokens: Annotated[int, Field(strict=True, ge=1_000)] = 30_000
+    """Ceiling for one request, state and questions, in tokens; unless set, an endpoint's own budget comes first."""
 
-    concurrency: Annotated[int, Field(ge=1, le=64)] = 4
+    concurrency: Annotated[int, Field(strict=True, ge=1, le=64)] = 4
     """Requests to an asker at once."""
 
     show_excerpts: bool = True
     """Show an asker the start and end of each result; the first thing to go when room is short."""
+
+    privacy: Literal["excerpts", "sizes", "full"] = "excerpts"
+    """What an asker is shown of results: start and end where there is room, their size only, or all of them."""
 
     undecided: Literal["local", "keep"] = "local"
     """Who decides a unit that got no answer: the local judge, or nobody (`keep`)."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from jev_engine.answers import Evidence, Probability, RawAnswer
+from jev_engine.answers import Calibration, Evidence, Probability, RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.sizes import MARKER_TOKENS
 from jev_engine.transcript import ToolCall
@@ -66,7 +66,7 @@ def weigh(
     local: Mapping[str, RawAnswer],
     *,
     is_calibrated: bool,
-    evidence: Evidence,
+    evidence: Evidence | Calibration,
     local_decides: bool,
     config: EngineConfig,
 ) -> tuple[dict[str, Probability], str | None]:
@@ -80,18 +80,22 @@ def weigh(
     if config.guards and not is_calibrated and _has_no_signal(answers):
         answers = {}
         warning = f"answers differ by less than {NO_SIGNAL_SPREAD}: no signal"
+    of_result, of_call = (evidence.result, evidence.call) if isinstance(evidence, Calibration) else (evidence, evidence)
     weighed: dict[str, Probability] = {}
     for call in candidates:
         key = call.key
         raw = answers.get(key)
         mine = local.get(key)
-        answered = raw is not None and raw.p_result is not None
+        # Also false for a NaN: compared with a threshold it would read as "drop".
+        answered = raw is not None and raw.p_result is not None and 0.0 <= raw.p_result <= 1.0
+        if raw is not None and raw.p_call is not None and not 0.0 <= raw.p_call <= 1.0:
+            raw = raw._replace(p_call=None)
         if raw is not None and answered and (raw_taken or mine is None):
             p_call = raw.p_call if raw.p_call is not None else 1.0
             weighed[key] = Probability(p_call, raw.p_result or 0.0, "judge", raw)
         elif raw is not None and answered and mine is not None:
-            p_call = evidence.step(mine.p_call, raw.p_call)
-            weighed[key] = Probability(p_call, evidence.step(mine.p_result, raw.p_result), "judge+local", raw)
+            p_call = of_call.step(mine.p_call, raw.p_call)
+            weighed[key] = Probability(p_call, of_result.step(mine.p_result, raw.p_result), "judge+local", raw)
         elif mine is not None and local_decides:
             weighed[key] = Probability(_or_one(mine.p_call), _or_one(mine.p_result), "local", None)
     return weighed, warning

@@ -18,10 +18,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from jev_engine.answers import Evidence
+from jev_engine.answers import Calibration, Evidence
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import decide
-from jev_engine.errors import JevEngineError, TranscriptError
+from jev_engine.errors import AdapterError, JevEngineError, TranscriptError
 from jev_engine.host import Adapter
 from jev_engine.judges import Judge
 from jev_engine.judges.rules import answer_by_rules
@@ -36,6 +36,7 @@ from jev_engine.store import OriginalStore
 from jev_engine.store.memory import MemoryStore
 from jev_engine.store.restore import Restored, restore
 from jev_engine.tokens import TokenCounter
+from jev_engine.transcript import Transcript
 from jev_engine.triggers import is_due
 
 __all__ = ["ContextEngine"]
@@ -61,7 +62,7 @@ class ContextEngine:
         plugins: Plugins | None = None,
         sinks: Sequence[Any] = (),
         counter: TokenCounter | None = None,
-        evidence: Evidence | None = None,
+        evidence: Evidence | Calibration | None = None,
     ) -> None:
         self.config = EngineConfig() if config is None else config
         self.judge = judge
@@ -69,7 +70,8 @@ class ContextEngine:
         self.plugins = load_plugins(entry_points=False) if plugins is None else plugins
         self.sinks = [*self.plugins.sinks, *sinks]
         self.counter = counter
-        self.evidence = Evidence() if evidence is None else evidence
+        # A judge may know how far to believe it: what was fitted for its model, or published.
+        self.evidence = evidence or getattr(judge, "calibration", None) or Calibration()
         self._keys = KeyCache()
         self._costs = CostCache()
 
@@ -97,11 +99,9 @@ class ContextEngine:
         """
         task = Pass(self.config, messages, self.sinks, host=host, force=force, is_dry=dry_run)
         try:
-            adapter = self.find_adapter(messages, host)
+            adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
             transcript = adapter.read(messages)
-            await task.recognise(transcript, ledger, session, self.store, self._keys)
-            task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
-            task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
+            await self._look(task, transcript, adapter, session, ledger, current_tokens)
             verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
             local = answer_by_rules(transcript, task.left_to_local(verdict))
             probabilities = task.weighed(verdict, local, self.evidence)
@@ -114,7 +114,8 @@ class ContextEngine:
             )
             proposed = task.proposed(decisions, self.store)
             in_force = await task.stored(proposed, self.store)
-            rebuilt = rebuild(transcript, plan_changes(transcript, in_force, adapter, task.repeated), adapter)
+            changes = {} if adapter.is_read_only else plan_changes(transcript, in_force, adapter, task.repeated)
+            rebuilt = rebuild(transcript, changes, adapter)
             validate(transcript, rebuilt, adapter)
             await task.remembered(rebuilt, self.store)
             return task.ended(rebuilt)
@@ -123,6 +124,31 @@ class ContextEngine:
         except Exception as error:
             logger.exception("a pass failed; the history is returned as it came")
             return task.failed(f"internal fault, please report it: {type(error).__name__}: {error}")
+
+    async def inspect(
+        self, messages: Sequence[Any], *, host: str = "auto", session: str | None = None, ledger: Ledger | None = None
+    ) -> Pass:
+        """Read, measure and pin, and stop there: what `compress` would judge, and why the rest is not judged.
+
+        Raises UnknownAdapter or TranscriptError.
+        """
+        task = Pass(self.config, messages, (), host=host, force=False, is_dry=True)
+        adapter = self.find_adapter(messages, host)
+        await self._look(task, adapter.read(messages), adapter, session, ledger, None)
+        return task
+
+    async def _look(
+        self,
+        task: Pass,
+        transcript: Transcript,
+        adapter: Adapter,
+        session: str | None,
+        ledger: Ledger | None,
+        current_tokens: int | None,
+    ) -> None:
+        await task.recognise(transcript, ledger, session, self.store, self._keys)
+        task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
+        task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
 
     def apply(self, messages: Sequence[Any], ledger: Ledger, *, host: str = "auto") -> Any:
         """The history with the decisions of a ledger in force: pure, fast, and the same object where none applies.
@@ -135,8 +161,19 @@ class ContextEngine:
         """The history with every pass undone that the store has a record of; raises StoreError."""
         return await restore(messages, self.store, self.find_adapter(messages, host))
 
-    def find_adapter(self, messages: Sequence[Any], host: str = "auto") -> Adapter:
-        """The adapter for a host, or the one that recognises the messages; raises UnknownAdapter or TranscriptError."""
+    def find_adapter(
+        self, messages: Sequence[Any], host: str = "auto", *, may_be_read_only: bool = True
+    ) -> Adapter:
+        """The adapter for a host, or the one that recognises the messages.
+
+        Raises UnknownAdapter, TranscriptError, and AdapterError for a format that cannot be written yet.
+        """
+        found = self._find_adapter(messages, host)
+        if found.is_read_only and not may_be_read_only:
+            raise AdapterError(f"{found.name} histories can be judged but not changed yet: use dry_run=True")
+        return found
+
+    def _find_adapter(self, messages: Sequence[Any], host: str) -> Adapter:
         given: Any = messages
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise TranscriptError(f"a history is a list of messages, not {type(given).__name__}")

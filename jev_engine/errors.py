@@ -8,6 +8,7 @@
     ├── JudgeError           a judge could not answer
     │   ├── JudgeUnavailable   nobody answered in time
     │   ├── BadAnswer          an answer broke the contract; its request is void
+    │   ├── RequestTooLarge    the asker takes only smaller requests; the judge asks again in halves
     │   └── StateTooLarge      a state cannot be made small enough for the asker
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
     └── StoreError           originals could not be saved or read
@@ -61,6 +62,10 @@ class JudgeUnavailable(JudgeError):
 
 class BadAnswer(JudgeError):
     """An answer broke the contract of `Asker`; the request it came in is void."""
+
+
+class RequestTooLarge(JudgeError):
+    """An asker refused a request for its size; the same questions may fit a smaller one."""
 
 
 class StateTooLarge(JudgeError):

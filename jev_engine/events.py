@@ -63,6 +63,11 @@ class Judged(Event):
     state_stage: str | None
     state_tokens: int
     failures: tuple[str, ...] = ()
+    input_tokens: int = 0
+    price: float | None = None
+    model: str | None = None
+    privacy: str | None = None
+    settled: int = 0
 
 
 class Decided(Event):

@@ -38,6 +38,9 @@ class Adapter(Protocol):
     name: str
     """As written after `--format` and `host=`."""
 
+    is_read_only: bool
+    """Histories can be judged but not changed: only a dry run is possible."""
+
     can_delete: bool
     """Calls may be removed; where False they are shortened at most."""
 

@@ -97,6 +97,8 @@ def _wrapper(text: str) -> tuple[str, str]:
 def _head(text: str, limit: int) -> str:
     """The first characters, never half a surrogate pair, and with a code fence closed that it opens."""
     head = text[:limit]
+    if "\ud800" <= head[-1:] <= "\udbff" and "\udc00" <= text[limit : limit + 1] <= "\udfff":
+        head = head[:-1]
     fences = sum(1 for line in head.split("\n") if line.lstrip().startswith("```"))
     return head + "\n```" if fences % 2 else head
 
@@ -106,7 +108,7 @@ def _outcome(text: str, start: int, limit: int) -> str:
     if OUTCOME.search(text, start) is None and not OUTCOME.match("\n" + text[:20]):
         return ""
     places = deque((found.start() + 1 for found in OUTCOME.finditer(text, start)), maxlen=MOST_PLACES)
-    if not start and OUTCOME.match("\n" + text[:20]):
+    if not start and len(places) < MOST_PLACES and OUTCOME.match("\n" + text[:20]):
         places.appendleft(0)
     lines: list[str] = []
     room = limit

@@ -8,15 +8,16 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from jev_engine import events
-from jev_engine.answers import Evidence, Probability, RawAnswer
+from jev_engine.answers import Calibration, Evidence, Probability, RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision, weigh
-from jev_engine.errors import JudgeError, StoreError
+from jev_engine.errors import StoreError
 from jev_engine.host import Adapter
 from jev_engine.judges import Judge, JudgeRequest, Verdict
 from jev_engine.ledger import KeyCache, Ledger, LedgerEntry, assign_keys
@@ -46,6 +47,11 @@ def session_of(transcript: Transcript) -> str:
     return f"session-{digest.hexdigest()}"
 
 
+def _kind_of(failure: str) -> str:
+    name = failure.partition(":")[0]
+    return name if name.isidentifier() and len(name) < 60 else "failure"
+
+
 class Pass:
     """What one call of `compress` knows so far."""
 
@@ -65,7 +71,8 @@ class Pass:
         self.is_forced = force
         self.is_dry = is_dry
         self.session = ""
-        self.ledger = Ledger()
+        self.transcript = Transcript((), [], [], Counter())
+        self.ledger = self._ledger_before = Ledger()
         self.repeated: set[str] = set()
         self.pins = Pins()
         self.decisions: list[Decision] = []
@@ -88,12 +95,13 @@ class Pass:
         """
         self.transcript = transcript
         self.session = session or session_of(transcript)
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = self._ledger_before = Ledger() if ledger is None else ledger
         # A longer result only quotes a marker: what we leave in place of an original is never so long.
         longest = self.config.head_chars + self.config.outcome_chars + 2 * NOTE_REACH_CHARS
+        # A quote stands behind the marker it quotes, so the first of several counts.
         seen = {
             reference: call
-            for call in transcript.calls
+            for call in reversed(transcript.calls)
             if call.result and len(call.result) <= longest and (reference := find_reference(call.result)) is not None
         }
         if seen:
@@ -105,6 +113,7 @@ class Pass:
             self.ledger = self.ledger.with_entries(
                 LedgerEntry(key, "truncate", reference, seen[reference].result or "", chars)
                 for reference, (key, chars) in known.items()
+                if key not in self.ledger
             )
         self.repeated = assign_keys(transcript, self.ledger, keys)
 
@@ -148,12 +157,17 @@ class Pass:
         self.stats.is_calibrated = judge.is_calibrated
         try:
             verdict = await judge.judge(request)
-        except JudgeError as error:
-            verdict.failures.append(str(error))
+        except Exception as error:  # noqa: BLE001  # a judge is somebody else's: its fault leaves units undecided
+            self.stats.is_calibrated = False
+            verdict.failures.append(f"{type(error).__name__}: {error}")
         stats = self.stats
         stats.requests, stats.windows = verdict.requests, verdict.windows
         stats.state_stage, stats.state_tokens = verdict.state_stage, verdict.state_tokens
         stats.hidden, stats.failures = verdict.hidden, verdict.failures
+        stats.judge_tokens, stats.judge_price = verdict.input_tokens, verdict.price
+        stats.judge_model, stats.privacy = verdict.model, verdict.privacy
+        stats.settled, stats.saved_tokens, stats.saved_price = verdict.settled, verdict.saved_tokens, verdict.saved_price
+        stats.warnings.extend(verdict.warnings)
         self._judged_event(judge.name, verdict)
         return verdict
 
@@ -165,7 +179,13 @@ class Pass:
             requests=verdict.requests,
             state_stage=verdict.state_stage,
             state_tokens=verdict.state_tokens,
-            failures=tuple(verdict.failures),
+            # The name of each error only: its words may quote what was sent or came back.
+            failures=tuple([_kind_of(failure) for failure in verdict.failures]),
+            input_tokens=verdict.input_tokens,
+            price=verdict.price,
+            model=verdict.model,
+            privacy=verdict.privacy,
+            settled=verdict.settled,
         )
 
     def left_to_local(self, verdict: Verdict) -> list[ToolCall]:
@@ -178,7 +198,7 @@ class Pass:
             return [call for call in candidates if call.key not in answers]
         return candidates
 
-    def weighed(self, verdict: Verdict, local: Mapping[str, RawAnswer], evidence: Evidence) -> dict[str, Probability]:
+    def weighed(self, verdict: Verdict, local: Mapping[str, RawAnswer], evidence: Evidence | Calibration) -> dict[str, Probability]:
         """Probabilities by unit key, from the judge's answers and the local judge's."""
         probabilities, warning = weigh(
             self.pins.candidates,
@@ -197,11 +217,12 @@ class Pass:
         """Numbers of candidates that may not be removed with their call."""
         if not self.adapter.can_delete:
             return {call.number for call in self.pins.candidates}
-        spoken = self.transcript.spoken_turns() if self.config.guards else frozenset()
+        transcript = self.transcript
+        spoken = transcript.spoken_turns() if self.config.guards else transcript.bound_turns()
         return {
             call.number
             for call in self.pins.candidates
-            if call.turn in spoken or call.key.partition(".")[0] in self.repeated
+            if call.turn in spoken or call.images or call.key.partition(".")[0] in self.repeated
         }
 
     def proposed(self, decisions: list[Decision], store: OriginalStore) -> list[LedgerEntry]:
@@ -285,8 +306,11 @@ class Pass:
 
     async def stored(self, proposed: list[LedgerEntry], store: OriginalStore) -> Ledger:
         """Save originals; the ledger then in force has only units whose original is safe."""
-        if not proposed or self.is_dry:
+        if not proposed:
             return self.ledger
+        if self.is_dry:
+            # Nothing is stored and nothing will be in force: this only shows what the history would become.
+            return self.ledger.with_entries(proposed)
         by_key = {d.call.key: d for d in self.decisions}
         originals = [
             Original(
@@ -326,10 +350,14 @@ class Pass:
     def ended(self, rebuilt: Rebuilt) -> CompressionResult:
         """The pass went through: the history with every decision in force, or the input where there is none."""
         self.stats.messages_after = len(rebuilt.messages)
+        if self.is_dry:
+            return self._end(self.messages, self.outcome, self.reason)
         return self._end(rebuilt.messages, self.outcome, self.reason, rebuilt.index_map)
 
     def failed(self, reason: str) -> CompressionResult:
-        """Something went wrong; the input is returned as it came."""
+        """Something went wrong; the input is returned as it came, and so is the ledger."""
+        self.ledger = self._ledger_before
+        self.stats.messages_before = len(self.messages) if isinstance(self.messages, Sequence) else 0
         for decision in self.decisions:
             decision.keep(f"pass failed: {decision.reason}")
         self.stats.freed_tokens, self.stats.expected_misses = 0, 0.0
@@ -353,7 +381,9 @@ class Pass:
             expected_misses=stats.expected_misses,
         )
         mapped: list[int | None] = [*range(stats.messages_before)] if index_map is None else index_map
-        return CompressionResult(messages, outcome, reason, self.ledger, self.decisions, stats, mapped, self.session)
+        return CompressionResult(
+            messages, outcome, reason, self.ledger, self.decisions, stats, mapped, self.session, self.pins.reasons, self.transcript
+        )
 
     def _emit_decision(self, decision: Decision) -> None:
         p = decision.probability

@@ -68,6 +68,11 @@ class Plugins:
     def _add_adapter(self, adapter: Adapter) -> None:
         self._adapters[adapter.name] = adapter
 
+    def _note(self, name: str, reason: str) -> None:
+        broken = BrokenPlugin(name, reason)
+        if broken not in self.broken:
+            self.broken.append(broken)
+
     def load_entry_points(self) -> None:
         """Load the plugins installed beside this package, one at a time."""
         from importlib.metadata import entry_points  # noqa: PLC0415  # costs 40 ms: only when plugins are wanted
@@ -100,9 +105,12 @@ class Plugins:
     def sniff(self, messages: Sequence[Any]) -> Adapter | None:
         """The first adapter that recognises the form, registered ones before those built in."""
         for name in (*(n for n in self._adapters if n not in BUILT_IN), *SNIFF_ORDER):
-            adapter = self.adapter(name)
-            if adapter.sniff(messages):
-                return adapter
+            try:
+                adapter = self.adapter(name)
+                if adapter.sniff(messages):
+                    return adapter
+            except Exception as error:  # noqa: BLE001  # one broken adapter must not hide the others
+                self._note(name, f"{type(error).__name__}: {error}")
         return None
 
 

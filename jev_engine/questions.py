@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from jev_engine.transcript import ToolCall
 __all__ = ["WORDING", "Wording", "pack", "question_cost", "questions_for"]
 
 INPUT_CHARS = 80
-BLANKS = re.compile(r"\s+")
+TOOL_CHARS = 60
+PLACE = re.compile(r"\{(label|tool|input|chars)\}")
 
 
 class Wording(NamedTuple):
@@ -60,34 +62,45 @@ WORDING = Wording(
 
 def describe(call: ToolCall) -> str:
     """The start of a unit's arguments on one line."""
-    return BLANKS.sub(" ", call.arguments[: 2 * INPUT_CHARS])[:INPUT_CHARS]
+    return " ".join(call.arguments[: 2 * INPUT_CHARS].split())[:INPUT_CHARS]
+
+
+@lru_cache(maxsize=64)
+def _pieces(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Literal parts of a template and the names between them."""
+    parts = PLACE.split(template)
+    return tuple(parts[::2]), tuple(parts[1::2])
+
+
+def _fill(template: str, words: dict[str, str]) -> str:
+    # `str.format` would run on what a session wrote into the words; joining known parts does not.
+    literals, names = _pieces(template)
+    filled = [literals[0]]
+    for name, literal in zip(names, literals[1:], strict=True):
+        filled += (words[name], literal)
+    return "".join(filled)
 
 
 def questions_for(call: ToolCall, wording: Wording) -> dict[str, dict[str, Any]]:
     """Both questions about a unit, by question id, in the wire form of a yes/no question."""
+    label = call.label
     words = {
-        "label": call.label,
-        "tool": call.tool[:60],
+        "label": label,
+        "tool": call.tool[:TOOL_CHARS],
         "input": describe(call),
         "chars": f"{len(call.result or ''):,}",
     }
     return {
-        f"call_{call.label}": _question(_fill(wording.call, words), wording.call_true, wording.call_false),
-        f"result_{call.label}": _question(_fill(wording.result, words), wording.result_true, wording.result_false),
+        f"call_{label}": _question(_fill(wording.call, words), wording.call_true, wording.call_false),
+        f"result_{label}": _question(_fill(wording.result, words), wording.result_true, wording.result_false),
     }
-
-
-def _fill(template: str, words: dict[str, str]) -> str:
-    # `str.format` would run on what a session wrote into the words; a plain replacement of known names does not.
-    for name in ("label", "tool", "chars", "input"):
-        template = template.replace("{" + name + "}", words[name], 1)
-    return template
 
 
 def _question(instructions: str, true: str, false: str) -> dict[str, Any]:
     return {"type": "noul", "instructions": instructions, "criteria": {"true": true, "false": false}}
 
 
+@lru_cache(maxsize=64)
 def fixed_cost(wording: Wording) -> int:
     """What both questions cost apart from the unit's own words, in twentieths."""
     words = "".join(part for part in wording[2:])
@@ -98,17 +111,20 @@ def fixed_cost(wording: Wording) -> int:
 
 def question_cost(call: ToolCall, fixed: int) -> int:
     """What both questions about a unit cost, in twentieths of a token; never less than the rendered questions do."""
-    words = encode_basestring(f"{call.tool[:60]} {describe(call)}")
-    # The label stands in both ids and both questions, the size in one.
-    return fixed + 2 * cost(words) + 10 * (4 * len(call.label) + 8) + TWENTIETHS
+    words = encode_basestring(f"{call.tool[:TOOL_CHARS]} {describe(call)}")
+    # The label stands in both ids and both questions, the size in one. A label is a letter and up to 8 digits.
+    return fixed + 2 * cost(words) + 10 * (4 * len(str(call.number)) + 12) + TWENTIETHS
 
 
-def pack(calls: Sequence[ToolCall], costs: Sequence[int], room: int) -> list[list[ToolCall]]:
-    """Calls in order, in as few lists as fit `room` twentieths each; a unit beyond the room stands alone."""
+def pack(calls: Sequence[ToolCall], costs: Sequence[int], room: int, most: int | None = None) -> list[list[ToolCall]]:
+    """Calls in order, in as few lists as fit `room` twentieths and `most` calls each.
+
+    A unit beyond the room stands alone.
+    """
     packed: list[list[ToolCall]] = []
     used = room + 1
     for call, amount in zip(calls, costs, strict=True):
-        if used + amount > room:
+        if used + amount > room or len(packed[-1]) == most:
             packed.append([])
             used = 0
         packed[-1].append(call)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from jev_engine.decisions import Decision
 from jev_engine.ledger import Ledger
+from jev_engine.transcript import Transcript
 
 __all__ = ["CompressionResult", "CompressionStats", "Outcome"]
 
@@ -27,12 +30,19 @@ class CompressionStats:
         "freed_tokens",
         "hidden",
         "is_calibrated",
+        "judge_model",
+        "judge_price",
+        "judge_tokens",
         "messages_after",
         "messages_before",
         "ms",
         "odd",
         "pinned",
+        "privacy",
         "requests",
+        "saved_price",
+        "saved_tokens",
+        "settled",
         "state_stage",
         "state_tokens",
         "tokens_after",
@@ -64,6 +74,17 @@ class CompressionStats:
         """Tokens behind the first edit, written to the provider's cache once more."""
         self.requests = self.windows = self.state_tokens = self.hidden = 0
         self.state_stage: str | None = None
+        self.judge_tokens = 0
+        """Tokens sent to a judge outside."""
+        self.judge_price: float | None = None
+        """Dollars for them, where a price is known."""
+        self.judge_model: str | None = None
+        """The model that answered."""
+        self.privacy: str | None = None
+        """What it was shown of results; None where nothing was shown to anybody."""
+        self.settled = self.saved_tokens = 0
+        """Units settled without asking, and the tokens of their questions."""
+        self.saved_price: float | None = None
         self.failures: list[str] = []
         self.warnings: list[str] = []
         self.ms = 0.0
@@ -89,6 +110,10 @@ class CompressionResult(NamedTuple):
     index_map: list[int | None]
     """For each input row its row in the output, None where it is gone."""
     session: str = ""
+    pinned: Mapping[int, str] = {}
+    """Why a unit was not judged, by call number."""
+    transcript: Transcript = Transcript((), [], [], Counter())
+    """The input as the engine read it, with every call; empty where it could not be read."""
 
     @property
     def reduction_ratio(self) -> float:

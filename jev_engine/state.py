@@ -31,6 +31,8 @@ STAGES = (
     "old messages left out",
     "old calls merged",
 )
+# A rung above the first, for those who allow it: results in full.
+WHOLE = -1
 # Sizes of the reference ladder, in characters; confirmed on its vectors.
 INPUT_CHARS = (1_000, 1_000, 200, 60)
 ABRIDGE_FROM, ABRIDGE_HEAD, ABRIDGE_TAIL = 590, 400, 150
@@ -116,10 +118,10 @@ def excerpt(call: ToolCall) -> str:
 
 def render_call(call: ToolCall, stage: int) -> str:
     """One call as JSON text."""
-    shown = cut(call.arguments, INPUT_CHARS[min(stage, 3)])
+    shown = cut(call.arguments, INPUT_CHARS[min(max(stage, 0), 3)])
     body = f'{{"id":"t{call.number}","tool":{quote(call.tool)},"input":{quote(shown)},"result":"{note(call)}"'
-    if stage == 0 and call.result and call.marked is None:
-        return f'{body},"excerpt":{quote(excerpt(call))}}}'
+    if stage <= 0 and call.result and call.marked is None:
+        return f'{body},"excerpt":{quote(call.result if stage == WHOLE else excerpt(call))}}}'
     return body + "}"
 
 
@@ -153,12 +155,13 @@ def compact_json(value: Any) -> str:
 def render(entry: Entry, stage: int) -> str | None:
     """One message as JSON text at a stage up to `inputs<=60`; None for one with nothing to show."""
     text = entry.text
+    images = f',"images":{entry.images}' if entry.images else ""
     if not entry.calls:
-        if not text or text.isspace():
+        if not images and (not text or text.isspace()):
             return None
-        return f'{{"i":{entry.row},"role":"{entry.role}","text":{quote(text)}}}'
+        return f'{{"i":{entry.row},"role":"{entry.role}","text":{quote(text)}{images}}}'
     calls = ",".join([render_call(call, stage) for call in entry.calls])
-    return f'{{"i":{entry.row},"role":"{entry.role}","text":{quote(text)},"tool_calls":[{calls}]}}'
+    return f'{{"i":{entry.row},"role":"{entry.role}","text":{quote(text)}{images},"tool_calls":[{calls}]}}'
 
 
 class Shown:
@@ -177,6 +180,8 @@ class Shown:
     def draw(self, measure: Cost) -> int:
         """Render text and calls anew; returns by how much the cost changed."""
         body = f'{{"i":{self.entry.row},"role":"{self.entry.role}","text":{quote(self.text)}'
+        if self.entry.images:
+            body += f',"images":{self.entry.images}'
         self.json = f'{body},"tool_calls":[{",".join(self.calls)}]}}' if self.calls else body + "}"
         before, self.cost = self.cost, measure(self.json) + TWENTIETHS
         return self.cost - before
@@ -274,30 +279,35 @@ def _merge(shown: list[Shown], measure: Cost) -> list[Shown]:
     return merged
 
 
-def quick_sizes(transcript: Transcript) -> list[int]:
-    """About how many characters the history takes at the stages up to `inputs<=60`, without rendering it."""
-    texts = sum([len(e.text) + 30 for e in transcript.entries])
-    inputs = [len(c.arguments) for c in transcript.calls]
-    rest = texts + 60 * len(inputs)
+def quick_sizes(entries: Sequence[Entry]) -> list[int]:
+    """About how many characters messages take at the stages up to `texts abridged`, without rendering them."""
+    lengths = [len(e.text) for e in entries]
+    calls = [c for e in entries for c in e.calls]
+    inputs = [len(c.arguments) for c in calls]
+    frames = 40 * len(lengths) + 90 * len(inputs)
+    texts = frames + sum(lengths)
     limit = 2 * EXCERPT_CHARS
-    excerpts = sum([min(len(c.result), limit) if c.result else 0 for c in transcript.calls])
-    sizes = [rest + sum([min(size, limit) for size in inputs]) for limit in INPUT_CHARS]
+    excerpts = sum([min(len(c.result), limit) if c.result else 0 for c in calls])
+    sizes = [texts + sum([min(size, limit) for size in inputs]) for limit in INPUT_CHARS]
     sizes[0] += excerpts
-    return sizes
+    abridged = frames + sum([min(length, ABRIDGE_FROM) for length in lengths])
+    return [*sizes, abridged + sum([min(size, INPUT_CHARS[3]) for size in inputs])]
 
 
-def first_stage(transcript: Transcript, budget: int, measure: Cost, *, excerpts: bool) -> int:
-    """The first stage worth rendering: cheaper than trying stage after stage. 4 where none up to 3 can fit."""
-    entries = transcript.entries
-    # Every k-th message, about forty of them, tells what a character of this history costs.
-    sample = [drawn for e in entries[:: max(1, len(entries) // 40)] if (drawn := render(e, 2)) is not None]
-    joined = "".join(sample)
-    rate = measure(joined) / max(1, len(joined))
-    start = 0 if excerpts else 1
-    for stage, chars in enumerate(quick_sizes(transcript)):
-        if stage >= start and chars * rate * 0.75 <= budget:
-            return stage
-    return 4
+# About so many messages tell what a character of a history costs.
+SAMPLED_MESSAGES = 40
+# Estimates from them lie within a tenth of the exact cost: what they put further above a budget does not fit it.
+HOPELESS = 0.9
+# No text has more: six letters are a token at least.
+MOST_CHARS_PER_TOKEN = 7
+
+
+def outlook(entries: Sequence[Entry]) -> list[float]:
+    """About what the history costs at each stage up to `texts abridged`, in twentieths; no stage is rendered for it."""
+    some = entries[:: max(1, len(entries) // SAMPLED_MESSAGES)]
+    joined = ",".join([drawn for entry in some if (drawn := render(entry, 2)) is not None])
+    rate = cost(joined) / max(1, quick_sizes(some)[2])
+    return [size * rate for size in quick_sizes(entries)]
 
 
 def fit_state(
@@ -308,11 +318,12 @@ def fit_state(
     context: str,
     goal: str,
     budget_tokens: int,
+    costs: Sequence[float] | None = None,
 ) -> State | None:
     """The whole history in one state, or None where that does not fit a short ladder.
 
     The reference profile climbs its whole ladder exactly; others stop before old messages are collapsed, because
-    windows then show more.
+    windows then show more. `costs` is the `outlook`, where it is known already.
     """
     exact = config.profile == "reference"
     measure = reference_cost if exact else cost
@@ -320,14 +331,38 @@ def fit_state(
     budget = budget_tokens * TWENTIETHS - frame
     if budget <= 0:
         return None
-    start = 1 if exact else first_stage(transcript, budget, measure, excerpts=config.show_excerpts)
-    last = 8 if exact else 4
-    fitted = fit_history(transcript.entries, pinned_rows, budget, measure, first=min(start, 3), last=last)
+    entries = transcript.entries
+    if not exact:
+        costs = outlook(entries) if costs is None else costs
+        quick = _fit_quickly(transcript, config, budget, costs)
+        if quick is not None:
+            name, drawn, total = quick
+            return State(envelope(context, goal, drawn), name, total + frame, transcript.calls)
+        if costs[4] * HOPELESS > budget:
+            return None
+    fitted = fit_history(entries, pinned_rows, budget, measure, first=1 if exact else 3, last=8 if exact else 4)
     if fitted is None:
         return None
     stage, shown, total = fitted
     visible = [call for item in shown for call in item.entry.calls] if stage < 8 else list(transcript.calls)
     return State(envelope(context, goal, [i.json for i in shown]), STAGES[stage], total + frame, visible)
+
+
+def _fit_quickly(
+    transcript: Transcript, config: EngineConfig, budget: int, costs: Sequence[float]
+) -> tuple[str, list[str], int] | None:
+    """The first stage up to `inputs<=60` that fits: rendered once where the outlook is right, and counted as a whole."""
+    stages = [stage for stage in range(4) if costs[stage] * HOPELESS <= budget]
+    if config.privacy == "sizes" or not config.show_excerpts:
+        stages = [stage for stage in stages if stage > 0]
+    elif config.privacy == "full" and transcript.chars() * HOPELESS <= budget / TWENTIETHS * MOST_CHARS_PER_TOKEN:
+        stages = [WHOLE, *stages]
+    for stage in stages:
+        drawn = [text for entry in transcript.entries if (text := render(entry, stage)) is not None]
+        total = cost(",".join(drawn)) + TWENTIETHS
+        if total <= budget:
+            return "results" if stage == WHOLE else STAGES[stage], drawn, total
+    return None
 
 
 def plain_state(state: State) -> dict[str, Any]:

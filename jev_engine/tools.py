@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["KINDS", "CallInfo", "argument_text", "describe_call", "kind_of", "parse_arguments"]
@@ -27,6 +28,7 @@ COMMAND_CAP = 2_000
 PATH_CAP = 1_000
 """Characters of a path that are looked at; file systems allow no more than a few thousand."""
 
+_NO_JSON = object()
 _SHELLS = frozenset(
     "bash shell exec_command local_shell run write_stdin execute_bash terminal run_command run_terminal_cmd"
     " execute_command run_shell_command".split()
@@ -78,7 +80,7 @@ class CallInfo:
 
     __slots__ = ("call_class", "kind", "partial", "path", "same")
 
-    def __init__(self, kind: str, path: str, same: int, call_class: str, partial: bool) -> None:
+    def __init__(self, kind: str, path: str, same: int, call_class: str, *, partial: bool) -> None:
         self.kind = kind
         """One of `KINDS`."""
         self.path = path
@@ -94,20 +96,26 @@ class CallInfo:
         return f"CallInfo(kind={self.kind!r}, path={self.path!r}, partial={self.partial!r})"
 
 
+@lru_cache(maxsize=64)  # a message and its calls are read one after the other: each text is parsed once
+def _parse(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return _NO_JSON
+
+
 def parse_arguments(arguments: str) -> dict[str, Any]:
     """The arguments of a call as a mapping; text that is no JSON object becomes one with a single field."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
+    parsed = _parse(arguments)
+    if parsed is _NO_JSON:
         return {"command": arguments}
     return parsed if isinstance(parsed, dict) else {"value": parsed}
 
 
 def argument_text(arguments: str) -> str:
     """The texts and numbers inside JSON arguments, one a line; other text unchanged."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
+    parsed = _parse(arguments)
+    if parsed is _NO_JSON:
         return arguments
     found: list[str] = []
     waiting: list[Any] = [parsed]
@@ -168,7 +176,7 @@ def _file_in_command(command: str) -> str:
         folder, slash, last = token[:PATH_CAP].rpartition("/")
         match = _FILE_NAME.match(last)
         if match and not token.startswith("-"):
-            return folder + slash + match.group()
+            return f"{folder}{slash}{match.group()}"
     return ""
 
 
@@ -203,7 +211,8 @@ def describe_call(tool: str, arguments: str) -> CallInfo:
     else:
         same = hash((kind, _canonical(parsed, arguments)))
     partial = bool(parsed.get("offset") or parsed.get("limit") or "sed -n" in command)
-    return CallInfo(kind, _short_path(path) if path else "", same, _class_of(kind, command[:COMMAND_CAP]), partial)
+    call_class = _class_of(kind, command[:COMMAND_CAP])
+    return CallInfo(kind, _short_path(path) if path else "", same, call_class, partial=partial)
 
 
 def _canonical(parsed: Mapping[str, Any], arguments: str) -> object:

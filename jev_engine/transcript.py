@@ -135,6 +135,10 @@ class Transcript:
         self.odd = odd
         """What could not be paired or understood, by kind: kept as it is and counted."""
 
+    def bound_turns(self) -> set[int]:
+        """Turns that carry bound items: their calls are shortened at most, whatever the settings."""
+        return {e.turn for e in self.entries if e.is_bound}
+
     def spoken_turns(self) -> set[int]:
         """Turns whose calls may not go without trace: the assistant wrote text in them, or they carry bound items."""
         return {

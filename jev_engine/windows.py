@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jev_engine.state import State, abridge, cut, envelope, quote, render
 from jev_engine.tokens import TWENTIETHS, cost
@@ -36,8 +36,9 @@ def windows(
     goal: str,
     state_room: int,
     request_room: int,
+    most: int | None = None,
 ) -> list[tuple[State, list[ToolCall]]]:
-    """States and the units to ask about in each; rooms and costs in twentieths of a token."""
+    """States and the units to ask about in each; rooms and costs in twentieths of a token, `most` units in one."""
     wanted = {call.number: amount for call, amount in zip(candidates, costs, strict=True)}
     frame = cost(envelope(context, goal, [])) + TWENTIETHS
     tail_from, tail = _tail(transcript.entries, wanted, int(state_room * TAIL_SHARE))
@@ -45,48 +46,84 @@ def windows(
     mentions = _Mentions(transcript.entries, tail_from) if len(transcript.entries) > TAIL_ROWS else None
     spare = int(state_room * MENTION_SHARE) if mentions else 0
     made: list[tuple[State, list[ToolCall]]] = []
-    span: list[str] = []
-    shown: list[ToolCall] = []
-    asked: list[ToolCall] = []
-    size = asking = 0
-    last_row = 0
+    span = _Span()
 
     def close() -> None:
-        nonlocal span, shown, asked, size, asking
-        if asked:
-            later, extra = mentions.after(last_row, asked, spare) if mentions else ([], 0)
-            text = envelope(context, goal, [*span, *later, *(drawn for drawn, _ in tail)])
-            made.append((State(text, "window", fixed + size + extra, shown), asked))
-        span, shown, asked, size, asking = [], [], [], 0, 0
+        nonlocal span
+        if span.asked:
+            later, extra = mentions.after(span.last_row, span.asked, spare) if mentions else ([], 0)
+            text = envelope(context, goal, [*span.drawn, *later, *(drawn for drawn, _ in tail)])
+            made.append((State(text, "window", fixed + span.cost + extra, span.shown), span.asked))
+        span = _Span()
 
-    for drawn, amount, calls, row in _pieces(transcript.entries[:tail_from]):
-        mine = [call for call in calls if call.number in wanted]
-        questions = sum(wanted[call.number] for call in mine)
-        full = fixed + size + amount + spare > state_room
-        if asked and (full or fixed + size + amount + spare + asking + questions > request_room):
+    limit = (state_room - fixed - spare, request_room - fixed - spare)
+    for piece in _pieces(transcript.entries[:tail_from], wanted, (limit[0] // PIECES, limit[1] // PIECES)):
+        full = span.cost + piece.cost > limit[0]
+        asking = span.cost + span.asking + piece.cost + piece.asking
+        many = most is not None and len(span.asked) + len(piece.asked) > most
+        if span.asked and (full or many or asking > limit[1]):
             close()
-        elif span and full:
-            # Nobody to ask about in this span: old talk; keep the newest half for what comes.
-            span, shown, size = [], [], 0
-        span.append(drawn)
-        shown.extend(calls)
-        asked.extend(mine)
-        size += amount
-        asking += questions
-        last_row = row
+        elif span.drawn and full:
+            # Nobody to ask about in this span: old talk that nothing hangs on.
+            span = _Span()
+        span.add(piece)
     close()
     return made
 
 
-def _pieces(entries: Sequence[Entry]) -> list[tuple[str, int, list[ToolCall], int]]:
-    """Old rows as JSON text with their cost; a row with very many calls comes in several pieces."""
-    pieces: list[tuple[str, int, list[ToolCall], int]] = []
+class _Span:
+    """Old rows as JSON text, measured together, and the units in them."""
+
+    __slots__ = ("asked", "asking", "cost", "drawn", "last_row", "shown")
+
+    def __init__(self) -> None:
+        self.drawn: list[str] = []
+        self.shown: list[ToolCall] = []
+        self.asked: list[ToolCall] = []
+        self.cost = 0
+        self.asking = 0
+        """What the questions about `asked` cost."""
+        self.last_row = 0
+
+    def add(self, other: _Span) -> None:
+        self.drawn += other.drawn
+        self.shown += other.shown
+        self.asked += other.asked
+        self.cost += other.cost
+        self.asking += other.asking
+        self.last_row = other.last_row
+
+
+# Rows are measured a few at a time, which takes a third of measuring each; so coarse may a window's filling be.
+PIECE_CHARS = 2_000
+PIECES = 16
+
+
+def _pieces(entries: Sequence[Entry], wanted: Mapping[int, int], limit: tuple[int, int]) -> Iterator[_Span]:
+    """Old rows in small spans: up to 2,000 characters, and a small part of the room for state and questions."""
+    piece = _Span()
+    chars = 0
+    most_chars = min(PIECE_CHARS, limit[0] // 5)
     for entry in entries:
         for part in _split(entry):
             drawn = render(part, WINDOW_STAGE)
-            if drawn is not None:
-                pieces.append((drawn, cost(drawn) + TWENTIETHS, part.calls, entry.row))
-    return pieces
+            if drawn is None:
+                continue
+            asked = [call for call in part.calls if call.number in wanted]
+            asking = sum([wanted[call.number] for call in asked])
+            if piece.drawn and (chars + len(drawn) > most_chars or piece.asking + asking > limit[1]):
+                piece.cost = cost(",".join(piece.drawn)) + TWENTIETHS
+                yield piece
+                piece, chars = _Span(), 0
+            piece.drawn.append(drawn)
+            piece.shown += part.calls
+            piece.asked += asked
+            piece.asking += asking
+            piece.last_row = entry.row
+            chars += len(drawn)
+    if piece.drawn:
+        piece.cost = cost(",".join(piece.drawn)) + TWENTIETHS
+        yield piece
 
 
 CALLS_PER_PIECE = 40
@@ -97,7 +134,7 @@ def _split(entry: Entry) -> list[Entry]:
         return [entry]
     parts = []
     for start in range(0, max(1, len(entry.calls)), CALLS_PER_PIECE):
-        part = Entry(entry.row, entry.role, "" if start else abridge(entry.text), entry.turn)
+        part = Entry(entry.row, entry.role, "" if start else abridge(entry.text), entry.turn, images=entry.images)
         part.calls = entry.calls[start : start + CALLS_PER_PIECE]
         parts.append(part)
     return parts
@@ -114,7 +151,7 @@ def _tail(entries: Sequence[Entry], wanted: Mapping[int, int], room: int) -> tup
         entry = entries[index]
         if any(call.number in wanted for call in entry.calls):
             break
-        short = Entry(entry.row, entry.role, abridge(entry.text), entry.turn)
+        short = Entry(entry.row, entry.role, abridge(entry.text), entry.turn, images=entry.images)
         short.calls = entry.calls[:CALLS_PER_PIECE]
         drawn = render(short, 3)
         size = cost(drawn) + TWENTIETHS if drawn is not None else 0

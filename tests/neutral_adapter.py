@@ -21,6 +21,7 @@ class NeutralAdapter:
     """Reads and edits the neutral form; both copies of a result are edited alike."""
 
     name = "neutral"
+    is_read_only = False
     can_delete = True
     edit_persists = True
     copies_in_call_row = True

@@ -14,7 +14,10 @@ from typing import Any
 
 from jev_engine.transcript import ToolCall, Transcript, TranscriptBuilder
 
-__all__ = ["Segment", "Session", "corpus_hash", "cuts_of", "read_messages", "read_sessions", "units_of"]
+__all__ = [
+    "Segment", "Session", "corpus_hash", "cuts_of", "parse_session", "read_lines", "read_messages", "read_sessions",
+    "units_of",
+]  # fmt: skip
 
 SEGMENT_RESULTS = 12
 """Results a segment needs to be looked at [prototype/hindsight.py `segments`]."""
@@ -100,7 +103,7 @@ def cuts_of(segment: Segment) -> list[int]:
     counts = list(FIRST_CUTS)
     while counts[-1] < total:
         counts.append(counts[-1] + max(15, counts[-1] // 4))
-    rows = []
+    rows: list[int] = []
     for count in counts:
         if count > total - AFTER_CUT - 1:
             break
@@ -124,12 +127,20 @@ def _open_lines(path: Path) -> Iterator[str]:
 
 def read_sessions(path: Path) -> Iterator[Session]:
     """The sessions of a corpus file, one at a time."""
-    for number, line in enumerate(_open_lines(path)):
-        if not line.strip():
-            continue
-        record = json.loads(line)
-        name = record.get("id") or record.get("session") or f"line-{number + 1}"
-        yield Session(str(name), record.get("source") or "unknown", record.get("harness") or "", record["messages"])
+    for number, line in enumerate(read_lines(path), 1):
+        yield parse_session(line, f"line-{number}")
+
+
+def parse_session(line: str, name: str = "") -> Session:
+    """The session of one line of a corpus file; `name` is used where the line has no id."""
+    record = json.loads(line)
+    known = record.get("id") or record.get("session") or name
+    return Session(str(known), record.get("source") or "unknown", record.get("harness") or "", record["messages"])
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a corpus file that hold a session, unparsed."""
+    return (line for line in _open_lines(path) if line.strip())
 
 
 def corpus_hash(path: Path) -> str:

@@ -27,10 +27,8 @@ def _number(value: float) -> str:
 
 
 def _expression(tree: Tree) -> str:
-    if tree.column < 0:
+    if tree.low is None or tree.high is None:
         return _number(tree.value)
-    assert tree.low is not None
-    assert tree.high is not None
     test = f"{_name(tree.column)}<={_number(tree.limit)}"
     low, high = _expression(tree.low), _expression(tree.high)
     return f"({low} if {test} else {high})"
@@ -80,12 +78,16 @@ def weights_source(blend: Blend, version: str, origin: str) -> str:
         f"    ({names}) = row",
         "    total = 0.0",
     ]
-    for trees in boosters:
-        for start in range(0, len(trees), 10):
-            lines.append("    total += " + "+".join(_expression(tree) for tree in trees[start : start + 10]))
-    for linear in blend.linears:
+    shares = blend.shares()
+    for share, trees in zip(shares, boosters, strict=False):
+        lines.append("    part = 0.0")
+        tens = [trees[start : start + 10] for start in range(0, len(trees), 10)]
+        lines.extend("    part += " + "+".join(map(_expression, ten)) for ten in tens)
+        lines.append(f"    total += {share:g} * part")
+    for share, linear in zip(shares[len(boosters) :], blend.linears, strict=True):
         terms = [f"{_number(w)}*{_name(i)}" for i, w in enumerate(linear.weights) if w]
         low, high = LINEAR_LIMIT
-        lines.append(f"    total += min({high}, max({low}, {_number(linear.bias)}+{'+'.join(terms)}))".replace("+-", "-"))
-    lines += [f"    return total / {len(boosters) + len(blend.linears)}", ""]
+        whole = f"{_number(linear.bias)}+{'+'.join(terms)}".replace("+-", "-")
+        lines.append(f"    total += {share:g} * min({high}, max({low}, {whole}))")
+    lines += [f"    return total / {sum(shares):g}", ""]
     return "\n".join(lines)

@@ -18,7 +18,10 @@ from jev_engine.atoms import TEXT_CAP, atoms_of, lines_of
 from jev_engine.tools import argument_text
 from jev_engine.transcript import ToolCall, Transcript
 
-__all__ = ["LABEL_VERSION", "Evidence", "Hindsight", "Verdict", "explain", "look_back", "tokens_of"]
+__all__ = [
+    "COPY_HOLDERS", "LABEL_VERSION", "REFETCH_CHARS", "REFETCH_SHARE", "Evidence", "Hindsight", "Verdict", "copy_lines",
+    "explain", "look_back", "tokens_of",
+]  # fmt: skip
 
 LABEL_VERSION = "h2"
 """Version of this label; h1 is the prototype's. Printed with every table."""
@@ -147,7 +150,7 @@ def _first_uses(transcript: Transcript, held: set[bytes]) -> dict[bytes, tuple[i
     return found
 
 
-def _copy_lines(text: str) -> Counter[bytes]:
+def copy_lines(text: str) -> Counter[bytes]:
     """Characters per distinct line of a result, for telling that one result repeats another."""
     counts: Counter[bytes] = Counter()
     for line in text[:TEXT_CAP].encode("utf-8", "surrogatepass").split(b"\n"):
@@ -159,7 +162,7 @@ def _copy_lines(text: str) -> Counter[bytes]:
 
 def _refetches(units: Sequence[ToolCall]) -> list[int]:
     """For each unit the row of the last result that repeats most of itself from it, -1 if none."""
-    lines = [_copy_lines(call.result or "") for call in units]
+    lines = [copy_lines(call.result or "") for call in units]
     holders: dict[bytes, list[int]] = defaultdict(list)
     for unit, counts in enumerate(lines):
         for line in counts:

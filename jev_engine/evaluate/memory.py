@@ -26,8 +26,8 @@ BINS_PER_UNIT = 10
 """Bins per unit of log-odds: rounding moves a probability by at most 1.3 points."""
 LIMIT = 12.0
 """Log-odds beyond this are as good as certain and would only pull the fit."""
-SLOPE_RIDGE = 8.0
-INTERCEPT_RIDGE = 2.0
+SLOPE_RIDGE = 3.0
+INTERCEPT_RIDGE = 1.0
 """Strength of the pull towards (1, 0), in weighted units; chosen on leave-one-project-out predictions of the corpus
 (docs/training-report.md), the same for every project."""
 SESSION_POWER = 0.5

@@ -160,7 +160,7 @@ def score(labels: Flags, scores: Floats, sessions: Sequence[str], times: int = 2
 
     point = measure(np.ones(len(scores)))
     samples = [measure(weights) for weights in resample(sessions, times, seed)]
-    low, high = np.percentile(samples, [2.5, 97.5], axis=0) if samples else (point, point)
+    low, high = np.nanpercentile(samples, [2.5, 97.5], axis=0) if samples else (point, point)
     five = [(a, float(b), float(c)) for a, b, c in zip(point, low, high, strict=True)]
     return Scores(five[0], five[1], five[2], five[3], five[4], len(scores), float(labels.mean()))
 
@@ -240,8 +240,9 @@ def match_keep_last(cuts: Sequence[Cut], needed: Sequence[Floats], count: int = 
         return float(1 - rows[:, 1].sum() / max(1e-9, rows[:, 0].sum()))
 
     ends = _interval(fewer, both, times, seed=2)
-    means = (base[:, 0].mean(), budget, base[:, 2].mean(), mine[:, 2].mean(), mine[:, 3].mean())
-    return Matched(*[float(value) for value in means], fewer(both), *ends)
+    freed, baseline = float(base[:, 0].mean()), float(base[:, 2].mean())
+    misses, predicted = float(mine[:, 2].mean()), float(mine[:, 3].mean())
+    return Matched(freed, budget, baseline, misses, predicted, fewer(both), *ends)
 
 
 class Budget(NamedTuple):

@@ -24,6 +24,10 @@ LINEAR_RIDGE = 3.0
 LINEAR_LIMIT = (-9.0, 3.0)
 """Log-odds of the logistic stay in here: a straight line outside its training data knows no bounds."""
 NEWTON_STEPS = 30
+TYPICAL_CHARS = 3_000
+"""A result of this size weighs 1; the median read has 2,700 characters."""
+SIZE_WEIGHTS = (0.3, 3.0)
+"""Least and largest weight by size."""
 
 
 class Member(NamedTuple):
@@ -35,6 +39,12 @@ class Member(NamedTuple):
     """0 for the logistic."""
     leaves: int
     rate: float
+    share: float
+    """Its weight in the mean."""
+    by_direction: bool
+    """Whether `_MONOTONE` holds."""
+    by_size: bool
+    """Whether large results weigh more in its training."""
     options: tuple[tuple[str, Any], ...] = ()
     """Further settings of lightgbm."""
 
@@ -43,17 +53,25 @@ _BASE = FEATURES[: FEATURES.index("reuse")]
 _STYLE = FEATURES[FEATURES.index("reuse") : FEATURES.index("rank_chars")]
 # Turns hold one call in one harness and six in another: an age in turns does not carry over to unseen projects.
 _NO_TURNS = tuple(name for name in _BASE if name != "age_turns")
+# What kind of file it is says more about the project than about the result.
+_NO_FILE_TYPE = tuple(name for name in _NO_TURNS if name not in ("partial", "is_code", "is_test", "is_doc"))
 _RANDOM_SPLITS = (("extra_trees", True), ("colsample_bytree", 0.3))
+_MONOTONE = ("age", "superseded", "later_reads", "failed"), (
+    "chars", "lines", "atoms", "exclusive", "exclusive_lines", "unused", "planned_file",
+    *[name for name in FEATURES if name.startswith(("near_", "shared_"))],
+)  # fmt: skip
+"""Columns that can only speak against need, and for it: what common sense fixes need not be learned."""
 _SIMPLE = ("age", "chars", *[name for name in FEATURES if name.startswith("kind_") and name != "kind_share"])
 
 BLEND = (
-    Member("all", _NO_TURNS, 90, 8, 0.1, _RANDOM_SPLITS),
-    Member("style", (*_NO_TURNS, *_STYLE), 90, 8, 0.1, _RANDOM_SPLITS),
-    Member("simple", _SIMPLE, 60, 8, 0.08),
-    Member("linear", _BASE, 0, 0, 0.0),
+    Member("style", (*_NO_TURNS, *_STYLE), 90, 8, 0.1, 2, True, True, _RANDOM_SPLITS),
+    Member("style, all sizes alike", (*_BASE, *_STYLE), 90, 8, 0.1, 1, True, False, _RANDOM_SPLITS),
+    Member("quoted", (*_NO_FILE_TYPE, "quoted"), 90, 8, 0.1, 2, True, False, _RANDOM_SPLITS),
+    Member("simple", _SIMPLE, 50, 8, 0.1, 1, False, False),
+    Member("linear", _BASE, 0, 0, 0.0, 1, False, True),
 )
 """What ships; how it was chosen is told in docs/training-report.md."""
-PLAIN = (Member("age, size and kind", _SIMPLE, 100, 15, 0.05),)
+PLAIN = (Member("age, size and kind", _SIMPLE, 100, 15, 0.05, 1, False, False),)
 """The judge of age, size and kind alone, to compare with."""
 
 
@@ -87,10 +105,15 @@ class Blend:
         self.linears = linears
 
     def log_odds(self, features: Floats) -> Floats:
-        """Mean log-odds of the parts."""
-        parts = [booster.predict(features[:, columns], raw_score=True) for booster, columns in self.boosters]
-        parts += [np.clip(features @ linear.weights + linear.bias, *LINEAR_LIMIT) for linear in self.linears]
-        return np.asarray(np.mean(parts, axis=0), np.float64)
+        """Weighted mean of the log-odds of the parts."""
+        boosters = [booster.predict(features[:, columns], raw_score=True) for booster, columns in self.boosters]
+        linears = [np.clip(features @ linear.weights + linear.bias, *LINEAR_LIMIT) for linear in self.linears]
+        return np.asarray(np.average(boosters + linears, axis=0, weights=self.shares()), np.float64)
+
+    def shares(self) -> list[float]:
+        """Weights of the parts in the mean: boosters first, then logistics."""
+        trees = [member.share for member in self.members if member.trees]
+        return trees + [member.share for member in self.members if not member.trees]
 
     def trees(self) -> list[list[Tree]]:
         """The trees of each booster with columns of `FEATURES`, rounded as they are written out."""
@@ -102,21 +125,34 @@ class Blend:
 
 def _tree(node: dict[str, Any], columns: Sequence[int]) -> Tree:
     if "leaf_value" in node:
-        return Tree(-1, 0.0, None, None, float(f"{node['leaf_value']:.4f}"))
+        return Tree(-1, 0.0, None, None, float(f"{node['leaf_value']:.3f}"))
     low, high = _tree(node["left_child"], columns), _tree(node["right_child"], columns)
-    return Tree(columns[node["split_feature"]], float(f"{node['threshold']:.5g}"), low, high, 0.0)
+    return Tree(columns[node["split_feature"]], float(f"{node['threshold']:.4g}"), low, high, 0.0)
+
+
+def size_weights(features: Floats) -> Floats:
+    """Weight of each row by the size of its result: what is freed lies in large results, and so do the misses."""
+    chars = np.expm1(features[:, FEATURES.index("chars")])
+    return np.clip((chars / TYPICAL_CHARS) ** 0.5, *SIZE_WEIGHTS)
 
 
 def fit_blend(features: Floats, needed: Flags, weights: Floats, seed: int, members: Sequence[Member] = BLEND) -> Blend:
     """Fit all parts; the same data and seed give the same blend."""
     boosters, linears = [], []
+    by_size = weights * size_weights(features)
     for place, member in enumerate(members):
         columns = [FEATURES.index(name) for name in member.columns]
+        weighed = by_size if member.by_size else weights
         if member.trees:
-            boosters.append((_fit_booster(features[:, columns], needed, weights, seed + place, member), columns))
+            boosters.append((_fit_booster(features[:, columns], needed, weighed, seed + place, member), columns))
         else:
-            linears.append(_fit_linear(features, columns, needed, weights))
+            linears.append(_fit_linear(features, columns, needed, weighed))
     return Blend(members, boosters, linears)
+
+
+def _directions(member: Member) -> list[int]:
+    against, towards = _MONOTONE
+    return [(name in towards) - (name in against) for name in member.columns]
 
 
 def _fit_booster(features: Floats, needed: Flags, weights: Floats, seed: int, member: Member) -> Any:
@@ -137,6 +173,7 @@ def _fit_booster(features: Floats, needed: Flags, weights: Floats, seed: int, me
         "num_threads": 1,
         "seed": seed,
         "verbose": -1,
+        "monotone_constraints": _directions(member) if member.by_direction else None,
         **dict(member.options),
     }
     data = lightgbm.Dataset(features, needed.astype(np.float64), weight=weights, free_raw_data=True)

@@ -18,7 +18,7 @@ from jev_engine.evaluate.hindsight import Hindsight, look_back
 from jev_engine.evaluate.metrics import Cut
 from jev_engine.evaluate.vocabulary import Vocabulary, count_vocabulary
 from jev_engine.judges.features import FEATURES, FeatureCache, tabulate
-from jev_engine.judges.local import floor_of, is_unfamiliar
+from jev_engine.judges.local import floor_of, is_tiny, is_unfamiliar
 
 __all__ = ["LabelledCut", "Table", "label_corpus", "label_session", "stack"]
 
@@ -34,6 +34,8 @@ class LabelledCut(NamedTuple):
     """One row per unit, columns as in `FEATURES`."""
     floors: NDArray[np.float64]
     """The least probability the judge gives each unit, 0 where it is at home."""
+    is_tiny: NDArray[np.bool_]
+    """Answered without the weights."""
     refetched: NDArray[np.bool_]
     numbers: NDArray[np.int32]
     """`ToolCall.number` of each unit within its segment."""
@@ -44,6 +46,7 @@ class Table(NamedTuple):
 
     features: NDArray[np.float64]
     floors: NDArray[np.float64]
+    is_tiny: NDArray[np.bool_]
     needed: NDArray[np.bool_]
     is_judged: NDArray[np.bool_]
     """Old enough to be judged at all."""
@@ -76,6 +79,7 @@ def _label_cut(segment: Segment, row: int, hindsight: Hindsight, cache: FeatureC
         cut,
         np.array(table.rows, np.float64),
         np.array(floors, np.float64),
+        np.array([is_tiny(unit) for unit in units], np.bool_),
         np.array([verdict.refetched for verdict in verdicts], np.bool_),
         np.array([call.number for call in table.calls], np.int32),
     )
@@ -119,6 +123,7 @@ def stack(labelled: Sequence[LabelledCut] | Iterable[LabelledCut]) -> Table:
     return Table(
         features,
         np.concatenate([each.floors for each in rows]),
+        np.concatenate([each.is_tiny for each in rows]),
         np.concatenate([each.cut.needed for each in rows]),
         features[:, FEATURES.index("age")] > JUDGED_AGE,
         np.repeat([each.cut.session for each in rows], counts),

@@ -61,17 +61,18 @@ def leave_one_project_out(table: Table, members: Sequence[Member], seed: int) ->
     return found
 
 
-def probabilities(log_odds: Floats, floors: Floats) -> Floats:
-    """The judge's answers: log-odds as probabilities within its limits, and floors where it is not at home."""
-    from jev_engine.judges.local import HIGHEST, LOWEST  # noqa: PLC0415  # local imports the module written here
+def probabilities(table: Table, log_odds: Floats) -> Floats:
+    """The judge's answers as the package gives them: within limits, floored where unfamiliar, fixed where tiny."""
+    from jev_engine.judges.local import HIGHEST, LOWEST, TINY_NEEDED  # noqa: PLC0415  # imports what is written here
 
-    return np.maximum(np.clip(1 / (1 + np.exp(-log_odds)), LOWEST, HIGHEST), floors)
+    p = np.clip(1 / (1 + np.exp(-log_odds)), LOWEST, HIGHEST)
+    return np.maximum(np.where(table.is_tiny, TINY_NEEDED, p), table.floors)
 
 
-def remember(table: Table, p: Floats, seed: int) -> list[Floats]:
+def remember(table: Table, log_odds: Floats, seed: int) -> list[Floats]:
     """Probabilities with the memory of the project's earlier sessions only, for several orders of its sessions."""
     found = []
-    log_odds = np.log(p / (1 - p))
+    p = 1 / (1 + np.exp(-log_odds))
     for order in range(MEMORY_ORDERS):
         random = np.random.default_rng(seed + order)
         moved = log_odds.copy()
@@ -82,14 +83,17 @@ def remember(table: Table, p: Floats, seed: int) -> list[Floats]:
                 rows = table.session == session
                 slope, intercept = memory.fit()
                 moved[rows] = slope * log_odds[rows] + intercept
-                judged = rows & table.is_judged
+                judged = rows & table.is_judged & ~table.is_tiny
                 memory.add_session(p[judged].tolist(), table.needed[judged].tolist())
-        found.append(probabilities(moved, table.floors))
+        found.append(probabilities(table, moved))
     return found
 
 
 def save_predictions(labelled: Sequence[LabelledCut], table: Table, log_odds: Floats, corpus: str, path: Path) -> None:
-    """Write the fold predictions: numbers and session ids only."""
+    """Write the fold predictions: numbers and session ids only. Tiny results carry their fixed answer."""
+    from jev_engine.judges.local import TINY_NEEDED  # noqa: PLC0415  # imports what is written here
+
+    fixed = np.log(TINY_NEEDED / (1 - TINY_NEEDED))
     cuts = [each.cut for each in labelled]
     folds = Folds(
         corpus,
@@ -99,7 +103,7 @@ def save_predictions(labelled: Sequence[LabelledCut], table: Table, log_odds: Fl
         np.array([cut.row for cut in cuts], np.int32),
         table.starts,
         np.concatenate([each.numbers for each in labelled]),
-        log_odds,
+        np.where(table.is_tiny, fixed, log_odds),
     )
     save_folds(folds, path)
 
@@ -138,11 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data.mkdir(parents=True, exist_ok=True)
     save_vocabulary(vocabulary, data / "vocabulary.bin")
     save_predictions(labelled, table, unseen, corpus, data / "folds.npz")
-    p = probabilities(unseen, table.floors)
     judges = {
-        "blend": [p],
-        "blend + project memory": remember(table, p, chosen.seed),
-        "age, size and kind": [probabilities(plain, np.zeros(len(plain)))],
+        "blend": [probabilities(table, unseen)],
+        "blend + project memory": remember(table, unseen, chosen.seed),
+        "age, size and kind": [1 / (1 + np.exp(-plain))],
     }
     report = write_report(table, judges, command, corpus, len(source.encode()), chosen.bootstrap)
     docs = chosen.out / "docs"

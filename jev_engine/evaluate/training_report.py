@@ -16,7 +16,7 @@ __all__ = ["write_report"]
 
 Floats = NDArray[np.float64]
 
-KEEP_LAST = (5, 10, 15, 20)
+KEEP_LAST = (5, 10, 20)
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
 PROJECT_ROWS = 1_000
 """Judged rows from which a project is shown alone."""
@@ -41,7 +41,7 @@ def _cells(scores: Sequence[Scores]) -> str:
     cells = []
     for place, digits in ((0, 3), (1, 3), (2, 4), (3, 4), (4, 2)):
         point = float(np.mean([each[place][0] for each in scores]))  # type: ignore[index]  # the five triples come first
-        low, high = scores[0][place][1:]  # type: ignore[index,misc]  # as above
+        low, high = scores[0][place][1:]  # type: ignore[index]  # as above
         cells.append(_three((point, low, high), digits))
     return " | ".join(cells)
 
@@ -59,7 +59,7 @@ def _matched_rows(table: Table, judges: Mapping[str, Sequence[Floats]], times: i
             misses = float(np.mean([each.misses for each in found]))
             fewer = float(np.mean([each.fewer for each in found]))
             predicted = float(np.mean([each.predicted for each in found]))
-            if count == 10:  # noqa: PLR2004  # the masking paper's window, the one the bars are set on
+            if count == 10:  # the masking paper's window
                 at_ten[name] = misses
             rows.append(
                 f"| {name} | {count} | {100 * first.freed:.1f} | {first.baseline:.2f} | {misses:.2f} | {predicted:.2f} "
@@ -124,7 +124,10 @@ def _floor_row(table: Table, p: Floats) -> str:
     share = 100 * active.sum() / judged.sum()
     needed = 100 * table.needed[active].mean() if active.any() else 0.0
     mean = 100 * p[active].mean() if active.any() else 0.0
-    return f"The floor for unfamiliar text holds for {share:.1f} % of rows; {needed:.1f} % of them are needed, mean p {mean:.1f} %."
+    return (
+        f"The floor for unfamiliar text holds for {share:.1f} % of rows; "
+        f"{needed:.1f} % of them are needed, mean p {mean:.1f} %."
+    )
 
 
 def write_report(
@@ -135,13 +138,20 @@ def write_report(
     shipped = next(iter(judges.values()))[0]
     members = "; ".join(f"{m.name} ({len(m.columns)} columns, {m.trees or 'no'} trees)" for m in BLEND)
     needed = table.needed[judged]
+    size = (
+        f"Corpus {corpus}, label {LABEL_VERSION}, {len(np.unique(table.session))} sessions of "
+        f"{len(np.unique(table.project))} projects, {len(table.cuts)} cuts, {int(judged.sum())} judged rows, "
+        f"{100 * needed.mean():.1f} % needed."
+    )
+    weakest = (
+        f"- The weakest project stays weak: pooled AP {average_precision(needed, shipped[judged]):.3f} and ECE "
+        f"{ece(needed, shipped[judged]):.4f} hide a project on which p is twice what it should be."
+    )
     lines = [
         "# Training report of the local judge",
         "",
         f"Made by `{command}`; do not edit.",
-        f"Corpus {corpus}, label {LABEL_VERSION}, {len(np.unique(table.session))} sessions of "
-        f"{len(np.unique(table.project))} projects, {len(table.cuts)} cuts, {int(judged.sum())} judged rows, "
-        f"{100 * needed.mean():.1f} % needed.",
+        size,
         "",
         "Every prediction below comes from a model that never saw the project it is tested on.",
         "Project memory uses hindsight labels of the same project's earlier sessions only, in three random orders.",
@@ -174,8 +184,7 @@ def write_report(
         "  corpus, so the figures are a little too good; a sealed set of other projects is the honest test.",
         "- The label sees verbatim use only. Paraphrase and hidden reasoning are invisible, so true need is higher.",
         "- Almost all sessions are people programming with an agent. " + _floor_row(table, shipped),
-        f"- The weakest project stays weak: pooled AP {average_precision(needed, shipped[judged]):.3f} and ECE "
-        f"{ece(needed, shipped[judged]):.4f} hide a project on which p is twice what it should be.",
+        weakest,
         "",
     ]
     return "\n".join(lines)

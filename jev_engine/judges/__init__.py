@@ -34,7 +34,23 @@ class JudgeRequest(NamedTuple):
 class Verdict:
     """The answers of one pass and what they cost."""
 
-    __slots__ = ("answers", "failures", "hidden", "requests", "state_stage", "state_tokens", "windows")
+    __slots__ = (
+        "answers",
+        "failures",
+        "hidden",
+        "input_tokens",
+        "model",
+        "price",
+        "privacy",
+        "requests",
+        "saved_price",
+        "saved_tokens",
+        "settled",
+        "state_stage",
+        "state_tokens",
+        "warnings",
+        "windows",
+    )
 
     def __init__(self, answers: dict[str, RawAnswer] | None = None) -> None:
         self.answers = {} if answers is None else answers
@@ -50,6 +66,21 @@ class Verdict:
         """Candidates that no state showed, and that were therefore not asked about."""
         self.failures: list[str] = []
         """What went wrong, in words; answers that arrived stay valid."""
+        self.warnings: list[str] = []
+        """What the user should know, without anything having failed."""
+        self.input_tokens = 0
+        """Tokens sent, as the endpoint counts them, or as estimated where it does not say."""
+        self.price: float | None = None
+        """Dollars for them; None where no price is known."""
+        self.model: str | None = None
+        """The model that answered, where it says so."""
+        self.privacy: str | None = None
+        """The privacy mode, where something was shown to somebody."""
+        self.settled = 0
+        """Units a cheaper judge settled, so that they were not asked about."""
+        self.saved_tokens = 0
+        """Tokens of the questions that were saved by that."""
+        self.saved_price: float | None = None
 
 
 @runtime_checkable

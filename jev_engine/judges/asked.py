@@ -1,4 +1,4 @@
-"""A judge made of an asker: states, questions, packing, strict answers, salvage.
+"""A judge made of an asker: clean states, questions, packing, strict answers, salvage.
 
 One broken request never costs another one its answers: what arrived stays valid, the rest is undecided.
 """
@@ -6,75 +6,211 @@ One broken request never costs another one its answers: what arrived stays valid
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from typing import Any
 
 import anyio
 
-from jev_engine.answers import RawAnswer
-from jev_engine.errors import BadAnswer, JudgeUnavailable
+from jev_engine.answers import Calibration, RawAnswer
+from jev_engine.errors import BadAnswer, JudgeUnavailable, RequestTooLarge
 from jev_engine.judges import Asker, JudgeRequest, Verdict
-from jev_engine.questions import WORDING, Wording, fixed_cost, pack, question_cost, questions_for
-from jev_engine.state import State, fit_state, goal_of
-from jev_engine.tokens import TWENTIETHS, whole
+from jev_engine.judges.calibration import prior_for
+from jev_engine.judges.endpoints import Budget
+from jev_engine.judges.planning import PlannedRequest, budget_for, plan_requests
+from jev_engine.judges.privacy import Cleaner, Redactor
+from jev_engine.questions import WORDING, Wording, questions_for
+from jev_engine.redact import redact
+from jev_engine.state import EXCERPT_CHARS, goal_of
+from jev_engine.tokens import whole
 from jev_engine.transcript import ToolCall
-from jev_engine.windows import windows
 
 __all__ = ["AskedJudge", "PlannedRequest", "plan_requests", "read_answers"]
 
-# Estimates are counted high, and still a body must stay below the limit: one part in a hundred is left free.
-RESERVE = 0.01
-
-
-class PlannedRequest(NamedTuple):
-    """One request: a state and the units asked about."""
-
-    state: State
-    calls: Sequence[ToolCall]
-    cost: int
-    """State and questions, in twentieths of a token."""
+DEADLINE_SECONDS = 10.0
+"""For all requests of a pass together; what has not arrived by then stays undecided."""
+HALVINGS = 4
+"""How often a request that is too large is made smaller: to a sixteenth at least."""
+REMEMBERED = 50_000
+"""Answers kept, so that no unit is asked about twice under the same goal."""
+FAULT_CHARS = 200
+CHARS_PER_TOKEN = 4
+"""For a first look at whether results have room: real ones have 3 to 4 and are quoted besides."""
 
 
 class AskedJudge:
-    """Puts the two questions about every candidate to an `Asker`."""
+    """Puts the two questions about every candidate to an `Asker`.
+
+    What an asker may have beside `ask`, and this judge uses: `budget`, `price` (dollars for a million tokens),
+    `model`, and `connect()`, a block that gives the asker of one pass.
+    `redactors` come on top of the built-in one; `calibration` says how far answers are believed.
+    """
 
     is_calibrated = False
 
-    def __init__(self, asker: Asker, *, name: str = "asked", wording: Wording = WORDING) -> None:
+    def __init__(
+        self,
+        asker: Asker,
+        *,
+        name: str = "asked",
+        wording: Wording = WORDING,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        redactors: Sequence[Redactor] = (),
+        calibration: Calibration | None = None,
+        remember: bool = True,
+    ) -> None:
         self.asker = asker
         self.name = name
         self.wording = wording
+        self.deadline_seconds = deadline_seconds
+        self.model: str | None = getattr(asker, "model", None)
+        self.calibration = calibration or prior_for(self.model, wording.version)
+        self._budget: Budget | None = getattr(asker, "budget", None)
+        self.price: float | None = getattr(asker, "price", None)
+        self._cleaner = Cleaner(redactors)
+        self._answers: dict[tuple[str, bytes], RawAnswer] | None = {} if remember else None
 
     async def judge(self, request: JudgeRequest) -> Verdict:
-        """Ask; raises JudgeUnavailable where not one request was answered."""
-        planned = plan_requests(request, self.wording)
+        """Ask; raises JudgeUnavailable where not one request was answered, JudgeError where redaction failed."""
         verdict = Verdict()
-        verdict.requests = len(planned)
+        verdict.privacy = request.config.privacy
+        clean = self.clean(request)
+        place = self._place(clean)
+        candidates = [call for call in clean.candidates if not self._recall(call, place, verdict)]
+        planned = self.plan(clean._replace(candidates=candidates))
         if not planned:
             return verdict
         states = {id(p.state): p.state for p in planned}
         verdict.windows = len(states)
         verdict.state_stage = planned[0].state.stage
         verdict.state_tokens = max(whole(state.cost) for state in states.values())
-        verdict.hidden = len(request.candidates) - sum(len(p.calls) for p in planned)
-        limiter = anyio.CapacityLimiter(request.config.concurrency)
-        async with anyio.create_task_group() as group:
-            for each in planned:
-                group.start_soon(self._ask, each, verdict, limiter)
-        if not verdict.answers and verdict.failures:
-            raise JudgeUnavailable(f"no request was answered: {verdict.failures[0]}")
+        verdict.hidden = len(candidates) - sum(len(p.calls) for p in planned)
+        recalled = len(verdict.answers)
+        async with _connected(self.asker) as asker:
+            await _Asking(self, asker, clean, verdict).all(planned)
+        self._remember(verdict, place)
+        if self.price is not None:
+            verdict.price = verdict.input_tokens * self.price / 1e6
+        if len(verdict.answers) == recalled and verdict.failures:
+            if not recalled:
+                raise JudgeUnavailable(f"no request was answered: {verdict.failures[0]}")
+            verdict.warnings.append("only remembered answers: no request was answered")
         return verdict
 
-    async def _ask(self, planned: PlannedRequest, verdict: Verdict, limiter: anyio.CapacityLimiter) -> None:
-        questions: dict[str, dict[str, Any]] = {}
-        for call in planned.calls:
-            questions.update(questions_for(call, self.wording))
+    def clean(self, request: JudgeRequest) -> JudgeRequest:
+        """The request without secrets; raises JudgeError where a redactor fails."""
+        config = request.config
+        may_show = config.show_excerpts and config.privacy != "sizes" and config.profile != "reference"
+        if may_show and config.privacy == "excerpts":
+            # Results are cleaned only where there is room to show them.
+            chars = sum([min(len(call.result or ""), 2 * EXCERPT_CHARS) for call in request.transcript.calls])
+            may_show = chars <= CHARS_PER_TOKEN * budget_for(config, self._budget).state_tokens
+        return self._cleaner.request(request, shows_results=may_show)
+
+    def plan(self, clean: JudgeRequest, budget: Budget | None = None) -> list[PlannedRequest]:
+        """The requests a clean request becomes."""
+        return plan_requests(clean, self.wording, budget or budget_for(clean.config, self._budget))
+
+    def _place(self, clean: JudgeRequest) -> bytes:
+        """What an answer is valid for, beside its unit: goal, wording, model and privacy mode."""
+        goal = goal_of(clean.transcript, clean.goal, clean.focus)
+        text = f"{self.model}\0{self.wording.version}\0{clean.config.privacy}\0{goal}"
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+    def _recall(self, call: ToolCall, place: bytes, verdict: Verdict) -> bool:
+        known = self._answers.get((call.key, place)) if self._answers else None
+        if known is not None:
+            verdict.answers[call.key] = known
+        return known is not None
+
+    def _remember(self, verdict: Verdict, place: bytes) -> None:
+        if self._answers is None:
+            return
+        if len(self._answers) + len(verdict.answers) > REMEMBERED:
+            self._answers.clear()
+        for key, answer in verdict.answers.items():
+            if answer.p_result is not None and key:
+                self._answers[key, place] = answer
+
+
+@asynccontextmanager
+async def _connected(asker: Any) -> AsyncIterator[Any]:
+    """The asker for one pass: its connection where it has one, else itself."""
+    if hasattr(asker, "connect"):
+        async with asker.connect() as line:
+            yield line
+    else:
+        yield asker
+
+
+class _Asking:
+    """The requests of one pass under way."""
+
+    def __init__(self, judge: AskedJudge, asker: Any, clean: JudgeRequest, verdict: Verdict) -> None:
+        self._judge = judge
+        self._asker = asker
+        self._clean = clean
+        self._verdict = verdict
+        self._too_large: list[ToolCall] = []
+        self._refused_cost = math.inf
+        self._open = 0
+
+    async def all(self, planned: list[PlannedRequest]) -> None:
+        """Send everything before the deadline; what is too large is sent again in smaller requests."""
+        budget = budget_for(self._clean.config, self._judge._budget)  # noqa: SLF001  # same file
+        limiter = anyio.CapacityLimiter(self._clean.config.concurrency)
+        with anyio.move_on_after(self._judge.deadline_seconds) as scope:
+            for _ in range(HALVINGS + 1):
+                self._too_large, self._refused_cost = [], math.inf
+                self._open = len(planned)
+                async with anyio.create_task_group() as group:
+                    for each in planned:
+                        group.start_soon(self._one, each, limiter)
+                if not self._too_large:
+                    return
+                budget = budget.halved()
+                planned = self._judge.plan(self._clean._replace(candidates=self._too_large), budget)
+        if scope.cancelled_caught:
+            self._note(f"Deadline: {self._open} requests without an answer after {self._judge.deadline_seconds:g} s")
+        elif self._too_large:
+            self._note(f"RequestTooLarge: {len(self._too_large)} units are refused in requests of {budget.request_tokens:,} tokens")
+
+    async def _one(self, planned: PlannedRequest, limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
+            if planned.cost >= self._refused_cost:
+                # As large as one that was refused a moment ago.
+                self._too_large.extend(planned.calls)
+                self._open -= 1
+                return
+            questions: dict[str, dict[str, Any]] = {}
+            for call in planned.calls:
+                questions.update(questions_for(call, self._judge.wording))
+            self._verdict.requests += 1
             try:
-                answers = await self.asker.ask(planned.state.text, questions)
-                verdict.answers.update(read_answers(answers, planned.calls))
+                answers = await self._asker.ask(planned.state.text, questions)
+                self._verdict.answers.update(read_answers(answers, planned.calls))
+                self._count(answers, planned)
+            except RequestTooLarge:
+                self._refused_cost = min(self._refused_cost, planned.cost)
+                self._too_large.extend(planned.calls)
             except Exception as error:  # noqa: BLE001  # an asker is somebody else's: its fault voids its request only
-                verdict.failures.append(f"{type(error).__name__}: {error}")
+                self._note(f"{type(error).__name__}: {error}")
+            self._open -= 1
+
+    def _count(self, answers: Any, planned: PlannedRequest) -> None:
+        verdict, judge = self._verdict, self._judge
+        tokens = getattr(answers, "input_tokens", None)
+        verdict.input_tokens += tokens if tokens is not None else whole(planned.cost)
+        model = getattr(answers, "model", None)
+        if model and verdict.model is None:
+            verdict.model = model
+            if judge.model and model != judge.model:
+                verdict.warnings.append(f"{model} answered, {judge.model} was asked")
+
+    def _note(self, fault: str) -> None:
+        # The text of somebody else's error may repeat a header or what was sent.
+        self._verdict.failures.append(redact("".join(c for c in fault if c.isprintable()))[:FAULT_CHARS])
 
 
 def read_answers(answers: Any, calls: Sequence[ToolCall]) -> dict[str, RawAnswer]:
@@ -83,8 +219,8 @@ def read_answers(answers: Any, calls: Sequence[ToolCall]) -> dict[str, RawAnswer
         raise BadAnswer(f"answers are {type(answers).__name__}, not a mapping")
     read: dict[str, RawAnswer] = {}
     for call in calls:
-        p_call = read_probability(answers.get(f"call_{call.label}"))
-        p_result = read_probability(answers.get(f"result_{call.label}"))
+        p_call = read_probability(answers.get(f"call_t{call.number}"))
+        p_result = read_probability(answers.get(f"result_t{call.number}"))
         if p_call is not None or p_result is not None:
             read[call.key] = RawAnswer(p_call, p_result)
     return read
@@ -92,9 +228,11 @@ def read_answers(answers: Any, calls: Sequence[ToolCall]) -> dict[str, RawAnswer
 
 def read_probability(answer: Any) -> float | None:
     """One answer as a number from 0 to 1; None where there is none. Anything else raises BadAnswer."""
+    if answer.__class__ is float and 0.0 <= answer <= 1.0:
+        return answer  # type: ignore[no-any-return]  # just seen to be a float
     if isinstance(answer, Mapping):
         if answer.get("type", "noul") != "noul" or "noul" not in answer:
-            raise BadAnswer(f"answer of type {answer.get('type')!r} instead of 'noul'")
+            raise BadAnswer(f"answer of type {str(answer.get('type'))[:40]!r} instead of 'noul'")
         answer = answer["noul"]
         if answer is None:
             raise BadAnswer("answer is null")
@@ -102,50 +240,7 @@ def read_probability(answer: Any) -> float | None:
         return None
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
         raise BadAnswer(f"answer is {type(answer).__name__}, not a number")
-    if not math.isfinite(answer) or not 0.0 <= answer <= 1.0:
-        raise BadAnswer(f"answer {answer!r} is not within 0 and 1")
+    # Not a number compares with nothing, so it fails here too.
+    if not 0.0 <= answer <= 1.0:
+        raise BadAnswer("answer is not within 0 and 1")
     return float(answer)
-
-
-def plan_requests(request: JudgeRequest, wording: Wording = WORDING) -> list[PlannedRequest]:
-    """As few requests as the budgets allow. A unit is asked about only in a state that shows it."""
-    candidates = list(request.candidates)
-    if not candidates:
-        return []
-    config = request.config
-    fixed = fixed_cost(wording)
-    costs = [question_cost(call, fixed) for call in candidates]
-    longest = max(costs)
-    room = int(config.request_tokens * (1 - RESERVE)) * TWENTIETHS
-    state_room = min(int(config.state_tokens * (1 - RESERVE)) * TWENTIETHS, room - longest)
-    goal = goal_of(request.transcript, request.goal, request.focus, with_first=config.profile != "reference")
-    state = fit_state(
-        request.transcript,
-        request.pinned_rows,
-        config,
-        context=wording.context,
-        goal=goal,
-        budget_tokens=max(0, state_room // TWENTIETHS),
-    )
-    if state is not None:
-        seen = {call.number for call in state.shown}
-        visible = [(call, amount) for call, amount in zip(candidates, costs, strict=True) if call.number in seen]
-        price = {call.number: amount for call, amount in visible}
-        return [
-            PlannedRequest(state, calls, state.cost + sum(price[call.number] for call in calls))
-            for calls in pack([c for c, _ in visible], [a for _, a in visible], room - state.cost)
-        ]
-    shown = windows(
-        request.transcript,
-        candidates,
-        costs,
-        context=wording.context,
-        goal=goal,
-        state_room=state_room,
-        request_room=room,
-    )
-    amounts = {call.number: amount for call, amount in zip(candidates, costs, strict=True)}
-    return [
-        PlannedRequest(window, calls, window.cost + sum(amounts[call.number] for call in calls))
-        for window, calls in shown
-    ]

@@ -10,11 +10,14 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from math import log1p, sqrt
+from typing import Generic, TypeVar
 
 from jev_engine.atoms import facts_of, kept_atoms_of
 from jev_engine.judges.timeline import Kept, KeptFacts, Timeline, UnitFacts
 from jev_engine.tools import KINDS, argument_text, describe_call
 from jev_engine.transcript import Entry, ToolCall, Transcript
+
+Facts = TypeVar("Facts")
 
 __all__ = ["FEATURES", "FeatureCache", "FeatureTable", "tabulate"]
 
@@ -63,41 +66,58 @@ class FeatureCache:
     One per session; keys are the host's own strings, so nothing is copied.
     """
 
-    __slots__ = ("_chars", "_old", "_young", "limit_chars")
+    __slots__ = ("_kept", "_units")
 
     def __init__(self, limit_chars: int = CACHE_CHARS) -> None:
-        self.limit_chars = limit_chars
-        self._young: dict[object, UnitFacts | KeptFacts] = {}
-        self._old: dict[object, UnitFacts | KeptFacts] = {}
+        self._units: _Generations[UnitFacts] = _Generations(limit_chars)
+        self._kept: _Generations[KeptFacts] = _Generations(limit_chars)
+
+    def __len__(self) -> int:
+        return len(self._units) + len(self._kept)
+
+    def unit(self, call: ToolCall) -> UnitFacts:
+        """Facts about a call and its result."""
+        key = (call.tool, call.arguments, call.result, call.is_error)
+        found = self._units.get(key)
+        if found is None:
+            found = _unit_facts(call)
+            self._units.add(key, found, found.facts.chars + found.argument_chars)
+        return found
+
+    def kept(self, entry: Entry) -> KeptFacts:
+        """Facts about a message and the arguments of its calls."""
+        key = (entry.text, entry.reasoning, *[call.arguments for call in entry.calls])
+        found = self._kept.get(key)
+        if found is None:
+            found = _kept_facts(entry)
+            self._kept.add(key, found, found.chars)
+        return found
+
+
+class _Generations(Generic[Facts]):
+    """A cache of two generations."""
+
+    __slots__ = ("_chars", "_limit_chars", "_old", "_young")
+
+    def __init__(self, limit_chars: int) -> None:
+        self._limit_chars = limit_chars
+        self._young: dict[object, Facts] = {}
+        self._old: dict[object, Facts] = {}
         self._chars = 0
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def unit(self, call: ToolCall) -> UnitFacts:
-        """Facts about a call and its result."""
-        key = (call.tool, call.arguments, call.result, call.is_error)
+    def get(self, key: object) -> Facts | None:
         found = self._young.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is None:
-                found = _unit_facts(call)
-            self._add(key, found, found.facts.chars + found.argument_chars)
-        return found  # type: ignore[return-value]  # four-part keys hold units only
+        if found is None and self._old:
+            found = self._old.pop(key, None)
+            if found is not None:
+                self._young[key] = found
+        return found
 
-    def kept(self, entry: Entry) -> KeptFacts:
-        """Facts about a message and the arguments of its calls."""
-        key = (entry.text, entry.reasoning, *[call.arguments for call in entry.calls], None)
-        found = self._young.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is None:
-                found = _kept_facts(entry)
-            self._add(key, found, found.text_chars + found.argument_chars)
-        return found  # type: ignore[return-value]  # keys that end in None hold messages only
-
-    def _add(self, key: object, facts: UnitFacts | KeptFacts, chars: int) -> None:
-        if self._chars > self.limit_chars:
+    def add(self, key: object, facts: Facts, chars: int) -> None:
+        if self._chars > self._limit_chars:
             self._old, self._young, self._chars = self._young, {}, 0
         self._young[key] = facts
         self._chars += chars
@@ -151,7 +171,8 @@ def tabulate(transcript: Transcript, cache: FeatureCache) -> FeatureTable:
     """The features of every closed unit, at the end of this history."""
     closed = [call for call in transcript.calls if call.result is not None]
     closed.sort(key=lambda call: call.result_row)
-    kept = [Kept(entry.row, entry.role, bool(entry.reasoning), cache.kept(entry)) for entry in transcript.entries]
+    entries = transcript.entries
+    kept = [Kept(e.row, e.role, cache.kept(e), has_reasoning=bool(e.reasoning)) for e in entries]
     timeline = Timeline(closed, [cache.unit(call) for call in closed], kept)
     if not closed:
         return FeatureTable(timeline, [])
@@ -164,8 +185,9 @@ def tabulate(transcript: Transcript, cache: FeatureCache) -> FeatureTable:
     for i, call in enumerate(closed):
         row = _place_and_size(timeline, i)
         row += _file_columns(timeline, i)
-        row += _copy_and_use(timeline, i)
-        row += _nearness(timeline, i)
+        kept_too = timeline.kept_atoms.intersection(timeline.units[i].facts.atoms)
+        row += _copy_and_use(timeline, i, kept_too)
+        row += _nearness(timeline, i, kept_too)
         chars = timeline.units[i].facts.chars
         row += (*session[:4], chars / (timeline.context_chars or 1), after[i], session[4])
         row += _KIND_COLUMNS[timeline.units[i].info.kind]
@@ -235,7 +257,8 @@ def _file_columns(timeline: Timeline, i: int) -> tuple[float, ...]:
     )  # fmt: skip
 
 
-def _copy_and_use(timeline: Timeline, i: int) -> tuple[float, ...]:
+def _copy_and_use(timeline: Timeline, i: int, kept_too: set[bytes]) -> tuple[float, ...]:
+    """Copies elsewhere, uses so far and what nothing else holds; `kept_too` are the atoms that kept text holds."""
     facts = timeline.units[i].facts
     atoms, lines = facts.atoms, facts.lines
     superseded = repeated = 0.0
@@ -245,19 +268,17 @@ def _copy_and_use(timeline: Timeline, i: int) -> tuple[float, ...]:
     used = uses = 0
     last_use = -1
     row = timeline.rows[i]
-    for atom in timeline.last_use.keys() & atoms:
+    for atom in timeline.last_use.keys() & kept_too:
         at = timeline.last_use[atom]
         if at > row:
             used += 1
             uses += timeline.uses[atom]
-            if at > last_use:
-                last_use = at
+            last_use = max(last_use, at)
     use_age = timeline.age_at(last_use) if last_use >= 0 else len(timeline.units) + 5
     exclusive = timeline.exclusive[i]
-    unused = len(atoms) - len(timeline.kept_atoms.intersection(atoms))
     return (
         superseded, repeated, log1p(used), used / (len(atoms) + len(lines) + 1), use_age, log1p(uses),
-        log1p(exclusive), exclusive / (len(atoms) or 1), log1p(timeline.exclusive_lines[i]), log1p(unused),
+        log1p(exclusive), exclusive / (len(atoms) or 1), log1p(timeline.exclusive_lines[i]), log1p(len(atoms) - len(kept_too)),
     )  # fmt: skip
 
 
@@ -270,27 +291,29 @@ def _share_elsewhere(holders: list[int], i: int) -> float:
     return max(counts.values()) / len(holders)
 
 
-def _nearness(timeline: Timeline, i: int) -> tuple[float, ...]:
+def _nearness(timeline: Timeline, i: int, kept_too: set[bytes]) -> tuple[float, ...]:
     """Atoms shared with what the session is about now, scaled by the root of the unit's own count."""
     atoms = timeline.units[i].facts.atoms
     scale = sqrt(len(atoms) or 1)
     age = len(timeline.units) - i
-    kept_10 = len(timeline.near_kept_10.intersection(atoms))
-    results_3 = len(timeline.near_results_3.intersection(atoms)) if age > 3 else 0
-    results_10 = len(timeline.near_results_10.intersection(atoms)) if age > 10 else 0
+    kept_10 = timeline.near_kept_10 & kept_too
+    results_10 = timeline.near_results_10.intersection(atoms) if age > 3 else _NOTHING
+    results_3 = len(timeline.near_results_3 & results_10)
+    shared_10 = len(results_10) if age > 10 else 0
     return (
-        len(timeline.near_kept_3.intersection(atoms)) / scale,
-        kept_10 / scale,
-        len(timeline.near_user.intersection(atoms)) / scale,
-        len(timeline.near_goal.intersection(atoms)) / scale,
+        len(timeline.near_kept_3 & kept_10) / scale,
+        len(kept_10) / scale,
+        len(timeline.near_user & kept_too) / scale,
+        len(timeline.near_goal & kept_too) / scale,
         results_3 / scale,
-        results_10 / scale,
-        log1p(kept_10),
-        log1p(results_10),
-        len(timeline.plan.intersection(atoms)) / scale if timeline.plan else 0.0,
+        shared_10 / scale,
+        log1p(len(kept_10)),
+        log1p(shared_10),
+        len(timeline.plan & kept_too) / scale,
     )
 
 
+_NOTHING: frozenset[bytes] = frozenset()
 _LOOKING = frozenset(("read", "search", "list"))
 
 
@@ -318,7 +341,7 @@ def _same_kind_after(timeline: Timeline) -> list[int]:
 
 
 STYLE_CHARS = 1_500
-"""Results below this size are hardly ever reused and would only dilute the shares [reference/evaluation.md section 4]."""
+"""Smaller results are hardly ever reused and would only dilute the shares [reference/evaluation.md section 4]."""
 _SOURCES = frozenset(("read", "web", "subagent", "search"))
 
 
@@ -349,7 +372,7 @@ def _style_columns(timeline: Timeline) -> tuple[float, ...]:
         log1p(text / total),
         log1p(arguments / total),
         log1p(text + arguments) - log1p(result_chars),
-        not any([message.has_reasoning for message in agent]),
+        not any(message.has_reasoning for message in agent),
     )
 
 

@@ -7,13 +7,14 @@ was not trained on: docs/training-report.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 from jev_engine.judges import weights
 from jev_engine.judges.features import FEATURES, FeatureCache, FeatureTable, tabulate
 from jev_engine.judges.timeline import UnitFacts
 from jev_engine.transcript import Transcript
 
-__all__ = ["FeatureCache", "floor_of", "local_probabilities", "p_call_of", "p_result_of"]
+__all__ = ["FeatureCache", "floor_of", "is_tiny", "is_unfamiliar", "local_probabilities", "p_call_of", "p_result_of"]
 
 LOWEST, HIGHEST = 0.0003, 0.97
 """No answer is surer than this: the rarest class of results is needed once in 1,000 [reference/evaluation.md 4]."""
@@ -23,13 +24,20 @@ _NEEDED_BY_SIZE = (0.001, 0.025, 0.068, 0.13, 0.23, 0.32)
 """Needed results by size in characters [reference/evaluation.md section 4]."""
 _AGES = (3, 5, 10, 20, 40, 80, 160)
 _NEED_BY_AGE = (2.3, 1.94, 1.92, 1.59, 0.76, 0.43, 0.24, 0.14)
-"""Needed by age in calls, over the mean of 4.9 % of results older than three calls [reference/evaluation.md section 4]."""
-FLOOR_LOWEST = 0.01
-"""A floored answer is never below this, however small or old the result."""
+"""Needed by age in calls, over the mean of 4.9 % of results older than three [reference/evaluation.md section 4]."""
+FLOOR_LOWEST = 0.005
+"""A floored answer is never below this, however small or old the result; five times the class of small results."""
 FLOOR_AGE = 0.43
 """Nor does age push it below the factor of 41 to 80 calls: how need fades in unfamiliar work was not measured."""
 _WITHOUT_FLOOR = frozenset(("edit", "meta", "test", "build"))
 """Kinds known by the tool, not by the text: their results are needed once in 300 or less."""
+_FLOOR_BY_KIND = {"search": 0.55, "git": 0.51, "list": 0.35, "shell": 0.12}
+"""Needed by kind over the mean of 4.9 %, same place (2.7, 2.5, 1.7, 0.6 %): these kinds are known by the tool."""
+TINY_CHARS, TINY_PLAIN_CHARS = 150, 50
+"""Results below these sizes (code, and text that may say more per character) with at most one atom and no line hold
+nothing to lose: no weights are asked. They are a third of all units, and the default profile pins them anyway."""
+TINY_NEEDED = 0.001
+"""Needed share of results below 300 characters [reference/evaluation.md section 4]."""
 UNFAMILIAR_SHARE = 0.5
 """Share of units from tools nothing is known about, above which the whole session counts as unfamiliar."""
 
@@ -53,14 +61,14 @@ _AGE = FEATURES.index("age")
 
 def _step(value: float, edges: tuple[int, ...]) -> int:
     """The place of a value among edges; an edge belongs to the step below it."""
-    return sum([value > edge for edge in edges])
+    return bisect_left(edges, value)
 
 
 def p_call_of(call_class: str, age: float, argument_chars: int) -> float:
     """P(knowing the call still matters) from the fixed table."""
     step = _step(age, _CALL_AGES)
     by_age = _EDIT_BY_AGE[step] / _EDIT_MEAN if call_class == "edit" else _CALL_BY_AGE[step] / _CALL_MEAN
-    by_chars = (_CALL_BY_CHARS[_step(argument_chars, _CALL_CHARS)] / _CALL_MEAN) ** CHARS_POWER
+    by_chars: float = (_CALL_BY_CHARS[_step(argument_chars, _CALL_CHARS)] / _CALL_MEAN) ** CHARS_POWER
     if call_class == "edit":  # an average edit has about 1,000 characters: its own size says less still
         by_chars = by_chars**CHARS_POWER
     return min(0.9, _CALL_BY_CLASS[call_class] * by_age * by_chars)
@@ -73,12 +81,21 @@ def floor_of(unit: UnitFacts, age: float, *, is_unfamiliar: bool) -> float:
     nothing is known about, is worth at least what results of its size and age are worth on average.
     """
     facts = unit.facts
-    if unit.info.kind in _WITHOUT_FLOOR or not facts.chars:
+    if unit.info.kind in _WITHOUT_FLOOR or facts.chars < TINY_PLAIN_CHARS:
         return 0.0
     if not (facts.is_plain or is_unfamiliar or (unit.info.kind in ("api", "mcp") and not facts.atoms)):
         return 0.0
     by_age = max(FLOOR_AGE, _NEED_BY_AGE[_step(age, _AGES)])
-    return max(FLOOR_LOWEST, _NEEDED_BY_SIZE[_step(facts.chars, _SIZES)] * by_age)
+    by_kind = _FLOOR_BY_KIND.get(unit.info.kind, 1.0)
+    return max(FLOOR_LOWEST, _NEEDED_BY_SIZE[_step(facts.chars, _SIZES)] * by_age * by_kind)
+
+
+def is_tiny(unit: UnitFacts) -> bool:
+    """Too small to hold anything that could be missed."""
+    facts = unit.facts
+    if len(facts.atoms) > 1 or facts.lines:
+        return False
+    return facts.chars < (TINY_PLAIN_CHARS if facts.is_plain else TINY_CHARS)
 
 
 def is_unfamiliar(table: FeatureTable) -> bool:
@@ -107,7 +124,7 @@ def local_probabilities(
     answers = {}
     for call, row, unit in zip(table.calls, table.rows, table.timeline.units, strict=True):
         age = row[_AGE]
-        p_result = p_result_of(weights.log_odds(row), memory)
+        p_result = TINY_NEEDED if is_tiny(unit) else p_result_of(weights.log_odds(row), memory)
         floor = floor_of(unit, age, is_unfamiliar=unfamiliar)
         p_call = p_call_of(unit.info.call_class, age, unit.argument_chars)
         answers[call.number] = (p_call, max(p_result, floor))

@@ -32,7 +32,7 @@ class UnitFacts:
         self,
         facts: Facts,
         info: CallInfo,
-        failed: bool,
+        failed: bool,  # noqa: FBT001  # one field of many, in the order of the class
         static: tuple[bool, ...],
         plan: frozenset[bytes] | None,
         argument_chars: int,
@@ -71,7 +71,7 @@ class Kept:
 
     __slots__ = ("facts", "has_reasoning", "role", "row")
 
-    def __init__(self, row: int, role: str, has_reasoning: bool, facts: KeptFacts) -> None:
+    def __init__(self, row: int, role: str, facts: KeptFacts, *, has_reasoning: bool) -> None:
         self.row = row
         self.role = role
         self.has_reasoning = has_reasoning

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jev_engine.errors import OriginalNotFound
+from jev_engine.errors import OriginalNotFound, StoreError
 from jev_engine.store import Original, PassRecord, keyed_reference
 
 __all__ = ["MemoryStore"]
@@ -51,7 +51,10 @@ class MemoryStore:
 
     async def save_pass(self, record: PassRecord) -> None:
         """Save what a pass did."""
-        copied = {row: _copy(value) for row, value in record.originals.items()}
+        try:
+            copied = {row: _copy(value) for row, value in record.originals.items()}
+        except RecursionError:
+            raise StoreError("a message is nested too deep, or holds itself") from None
         self._passes[record.anchor].insert(0, record._replace(originals=copied))
 
     async def find_passes(self, anchor: str) -> list[PassRecord]:

@@ -50,8 +50,11 @@ async def restore(messages: Sequence[Any], store: OriginalStore, adapter: Adapte
     """Undo every pass the store has a record of; the input is not changed."""
     current = list(messages)
     passes = 0
+    # Records of one anchor are undone from the newest to the oldest: none twice, though a history may look alike
+    # before and after.
+    undone: dict[str, int] = {}
     while passes < MOST_PASSES:
-        record = await _matching(current, store, adapter)
+        record = await _matching(current, store, adapter, undone)
         if record is None:
             break
         current = _undo(current, record, adapter)
@@ -61,14 +64,17 @@ async def restore(messages: Sequence[Any], store: OriginalStore, adapter: Adapte
     return Restored(current, passes, [reference for reference in left if reference in known])
 
 
-async def _matching(messages: list[Any], store: OriginalStore, adapter: Adapter) -> PassRecord | None:
+async def _matching(
+    messages: list[Any], store: OriginalStore, adapter: Adapter, undone: dict[str, int]
+) -> PassRecord | None:
     if not messages:
         return None
-    records = await store.find_passes(anchor_of(messages, adapter))
-    if not records:
-        return None
-    for record in records:
+    anchor = anchor_of(messages, adapter)
+    records = await store.find_passes(anchor)
+    for place in range(undone.get(anchor, 0), len(records)):
+        record = records[place]
         if record.rows_out <= len(messages) and sketch_of(messages[: record.rows_out], adapter) == record.sketch:
+            undone[anchor] = place + 1
             return record
     return None
 

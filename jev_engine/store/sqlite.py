@@ -186,7 +186,9 @@ def _save(db: sqlite3.Connection, originals: Sequence[Original]) -> None:
 
 
 def _read(db: sqlite3.Connection, reference: str, session: str | None) -> Original:
-    row = db.execute("SELECT session, key, tool, digest FROM originals WHERE reference = ?", (reference,)).fetchone()
+    # A reference may come from a model: half a character in it is no fault of the store.
+    shown = reference.encode("utf-8", "replace").decode()
+    row = db.execute("SELECT session, key, tool, digest FROM originals WHERE reference = ?", (shown,)).fetchone()
     if row is None or (session is not None and row[0] != session):
         raise OriginalNotFound(f"no original goes by {reference!r}")
     return Original(reference, row[0], row[1], row[2], _get(db, row[3]))
@@ -205,7 +207,8 @@ def _known(db: sqlite3.Connection, references: list[str]) -> dict[str, tuple[str
 def _save_pass(db: sqlite3.Connection, record: PassRecord) -> None:
     packed = record._asdict()
     packed["originals"] = [[row, _pack(db, value)] for row, value in record.originals.items()]
-    body = zlib.compress(json.dumps(packed).encode(), 6)
+    # Signs as they are: two halves of a character written as escapes would come back as one.
+    body = zlib.compress(json.dumps(packed, ensure_ascii=False).encode("utf-8", "surrogatepass"), 6)
     db.execute("INSERT INTO passes (session, anchor, record) VALUES (?, ?, ?)", (record.session, record.anchor, body))
 
 
@@ -213,7 +216,7 @@ def _find_passes(db: sqlite3.Connection, anchor: str) -> list[PassRecord]:
     rows = db.execute("SELECT record FROM passes WHERE anchor = ? ORDER BY number DESC", (anchor,)).fetchall()
     records = []
     for (body,) in rows:
-        data = json.loads(zlib.decompress(body))
+        data = json.loads(zlib.decompress(body).decode("utf-8", "surrogatepass"))
         data["originals"] = {row: _unpack(db, value) for row, value in data["originals"]}
         records.append(PassRecord(**data))
     return records

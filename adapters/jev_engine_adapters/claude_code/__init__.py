@@ -32,6 +32,7 @@ class ClaudeCodeAdapter:
     """Reads a session file; each message is one row, as parsed from its line."""
 
     name = "claude-code"
+    is_read_only = True
     can_delete = False
     edit_persists = True
     copies_in_call_row = False

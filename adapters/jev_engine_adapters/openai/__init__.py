@@ -21,6 +21,7 @@ class OpenAIAdapter:
     """Lists of Chat Completions messages."""
 
     name = "openai"
+    is_read_only = False
     can_delete = True
     edit_persists = True
     copies_in_call_row = False

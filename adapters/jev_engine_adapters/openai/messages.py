@@ -176,9 +176,16 @@ def edit(message: Mapping[str, Any], change: RowChange) -> dict[str, Any] | None
     left = [call for slot, call in enumerate(message["tool_calls"]) if slot not in gone]
     if left:
         return {**message, "tool_calls": left}
-    if not message.get("content") and not message.get("function_call"):
+    if _is_blank(message.get("content")) and not message.get("function_call"):
         return None
     return {field: value for field, value in message.items() if field != "tool_calls"}
+
+
+def _is_blank(content: Any) -> bool:
+    """Whether a content value says nothing: providers refuse messages and text parts without a visible sign."""
+    if isinstance(content, list):
+        return all((text := part_text(part)) is not None and not text.strip() for part in content)
+    return not (content.strip() if isinstance(content, str) else content)
 
 
 def edit_parts(parts: Any, new: str) -> list[Any]:

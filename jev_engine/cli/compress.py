@@ -1,0 +1,128 @@
+"""`jev-engine compress`: judge a session, show every decision, write the shorter session where asked to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jev_engine.cli import options
+from jev_engine.cli.files import Refused, check_target, write_session
+from jev_engine.cli.show import progress, warn
+
+if TYPE_CHECKING:
+    from jev_engine.config import EngineConfig
+    from jev_engine.result import CompressionResult
+
+__all__ = ["compress"]
+
+
+@click.command()
+@options.file_argument
+@click.option(
+    "-o", "--out", metavar="OUT", help="Write the shorter session there. Without it, nothing is written or stored."
+)
+@options.format_option
+@options.setting_options
+@click.option("--policy", type=click.Choice(["worth", "threshold"]), help="How answers become decisions.")
+@click.option("--miss-cost", type=float, metavar="CALLS", help="Policy worth: what a miss costs; higher keeps more.")
+@click.option(
+    "--keep-result", type=float, metavar="P", help="Policy threshold: results stay whole from here on, 0 to 1."
+)
+@click.option("--keep-call", type=float, metavar="P", help="Policy threshold: below it a whole call may go, 0 to 1.")
+@click.option("--force", is_flag=True, help="Go on although little would be freed, and aim for the target.")
+@click.option("--dry-run", is_flag=True, help="Write and store nothing, even with -o.")
+@options.store_option
+@click.option("--all", "show_all", is_flag=True, help="Show every call of a long session.")
+@options.json_option
+@click.pass_context
+def compress(ctx: click.Context, /, **given: Any) -> None:
+    """Shorten what a session no longer needs, and show why.
+
+    Without -o this is a dry run. The input file is never changed. Originals go to the store before anything leaves,
+    and `jev-engine restore OUT` brings them back.
+
+    \b
+    Examples:
+      jev-engine compress session.json
+      jev-engine compress session.json -o shorter.json --protect 'docs/spec/*' --miss-cost 10
+    """  # noqa: D301  # \b keeps click from wrapping the examples
+    from jev_engine.cli import opening, report  # noqa: PLC0415  # the engine and rich, only where something is done
+
+    out, name = given["out"], given["file"]
+    config = _settings(given)
+    if out == "-" and given["as_json"]:
+        raise click.UsageError("--json and -o - both want standard output: write to a file, or leave one of them out.")
+    opened = opening.open_session(name, given["host"], config, given["store"])
+    read_only = opening.READ_ONLY if opened.adapter.is_read_only else None
+    if out is not None:
+        if read_only:
+            raise Refused(f"-o {out}: {read_only} Leave out -o to see what would go.")
+        check_target(out, name, opened.store.path)
+    is_dry = out is None or given["dry_run"]
+    with progress(f"Judging {len(opened.file.messages):,} messages"):
+        result = opening.wait_for(
+            opened.engine.compress(
+                opened.file.messages,
+                focus_topic=given["focus"],
+                force=given["force"],
+                host=opened.adapter.name,
+                goal=given["goal"],
+                dry_run=is_dry,
+            )
+        )
+    opening.warn_of_unmatched(result.transcript, given["protect"])
+    for message in (*result.stats.warnings, *result.stats.failures):
+        warn(message)
+    written = not is_dry and result.outcome != "failed"
+    if written:
+        # An unchanged session is written as it came, so that a script finds its file.
+        write_session(opened.file.dump(result.messages) if result.changed else opened.file.raw, out)
+    if given["as_json"]:
+        click.echo(json.dumps(to_json(result, is_dry_run=is_dry)))
+    else:
+        ending = report.Ending(name, out, opened.store.path, is_dry, written, read_only, given["store"])
+        stream = sys.stderr if out == "-" else sys.stdout
+        report.show_compression(result, ending, stream, show_all=given["show_all"])
+    if result.outcome == "failed":
+        click.echo("Error: the pass failed, and the session is as it was. The reason above says what to do.", err=True)
+        ctx.exit(1)
+
+
+def _settings(given: dict[str, Any]) -> EngineConfig:
+    names = ("profile", "window", "protect", "policy", "miss_cost", "keep_result", "keep_call")
+    config = options.make_settings(**{name: given[name] for name in names})
+    for name, policy in (("miss_cost", "worth"), ("keep_result", "threshold"), ("keep_call", "threshold")):
+        if given[name] is not None and config.policy != policy:
+            warn(f"--{name.replace('_', '-')} has no effect under --policy {config.policy}; it belongs to {policy}")
+    return config
+
+
+def to_json(result: CompressionResult, *, is_dry_run: bool) -> dict[str, Any]:
+    """The result as one plain JSON object."""
+    stats = result.stats
+    numbers = stats.to_json()
+    top = ("messages_before", "messages_after", "chars_before", "chars_after", "tokens_before", "tokens_after", "calls")
+    decisions = [
+        {
+            "label": decision.label,
+            "tool": decision.call.tool,
+            "action": decision.action,
+            "reason": decision.reason,
+            "p_call": decision.probability.p_call if decision.probability else None,
+            "p_result": decision.probability.p_result if decision.probability else None,
+            "chars": len(decision.call.result or ""),
+            "chars_after": 0 if decision.action == "remove" else decision.chars_after,
+        }
+        for decision in result.decisions
+    ]
+    return {
+        "outcome": result.outcome,
+        "reason": result.reason,
+        **{name: numbers.pop(name) for name in top},
+        "pinned": numbers.pop("pinned"),
+        "decisions": decisions,
+        "stats": {**numbers, "session": result.session, "is_dry_run": is_dry_run},
+    }
