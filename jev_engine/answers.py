@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["Calibration", "Evidence", "Probability", "RawAnswer"]
+__all__ = ["Belief", "Evidence", "Probability", "RawAnswer"]
 
 # Log-odds are finite: no answer is surer than one in a million.
 EPSILON = 1e-6
@@ -65,7 +65,7 @@ class Evidence(NamedTuple):
         return 1 / (1 + math.exp(-z))
 
 
-class Calibration(NamedTuple):
+class Belief(NamedTuple):
     """How far one judge's answers are believed, for results and for calls: the two lie on different scales.
 
     The typical answers are published medians of jev-1.13.0: 0.145 for results, 0.30 for calls (fast-jev-compaction

@@ -28,7 +28,10 @@ LINE_LETTERS = 10
 TEXT_CAP = 400_000
 """Characters of one text that are read; the label's cap [prototype/hindsight.py]."""
 WORD_BYTES = 200
-"""Bytes of one word that a pattern sees: keeps hostile words (`.-` repeated) linear [reference/performance.md]."""
+"""Bytes of one word that are looked at."""
+PATTERN_BYTES = 64
+"""Bytes of one word that the slow pattern sees: it is quadratic in hostile words (`.-` x 8,000: 0.64 s uncut)
+[reference/performance.md]."""
 WORDS_KEPT = 1 << 16
 """Words remembered per process, about 7 MB; unbounded it peaks at 4.9x the history [reference/performance.md]."""
 PROSE_CHARS = 400
@@ -202,12 +205,12 @@ def _classify(word: bytes) -> Any:
     if b"/" in joints and b"#" not in joints:
         bare = word.rstrip(b"/.")
         return _atoms_in_path(bare) if b"/" in bare else _classify(bare)
-    return _several(_atoms_by_pattern(word[:WORD_BYTES].decode()))
+    return _several(_atoms_by_pattern(word[:PATTERN_BYTES].decode()))
 
 
 def _classify_foreign(word: bytes) -> Any:
     text = word.decode("utf-8", "replace")
-    found = _atoms_by_pattern(text[:WORD_BYTES])
+    found = _atoms_by_pattern(text[:PATTERN_BYTES])
     for run in _LETTERS.findall(text):
         if not run.isascii():
             found += _grams(run)

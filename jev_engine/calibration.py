@@ -23,7 +23,7 @@ class Calibration(NamedTuple):
 
     judge: str
     model: str
-    questions: str
+    question_version: str
     """Version of the wording."""
     evidence: Evidence
     rows: int
@@ -32,9 +32,9 @@ class Calibration(NamedTuple):
     """Per row, with the prior map."""
     log_loss_after: float
 
-    def fits(self, judge: str, model: str, questions: str) -> bool:
+    def fits(self, judge: str, model: str, question_version: str) -> bool:
         """Whether it holds for these answers; a name left empty in it holds for any."""
-        wanted = zip((self.judge, self.model, self.questions), (judge, model, questions), strict=True)
+        wanted = zip((self.judge, self.model, self.question_version), (judge, model, question_version), strict=True)
         return all(mine in ("", asked) for mine, asked in wanted)
 
 

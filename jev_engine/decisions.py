@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from jev_engine.answers import Calibration, Evidence, Probability, RawAnswer
+from jev_engine.answers import Belief, Evidence, Probability, RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.sizes import MARKER_TOKENS
 from jev_engine.transcript import ToolCall
 
-__all__ = ["Decision", "decide", "price_of", "weigh"]
+__all__ = ["Decision", "decide", "price_of", "stakes_of", "weigh"]
 
 Action = Literal["keep", "truncate", "remove"]
 
@@ -66,7 +66,7 @@ def weigh(
     local: Mapping[str, RawAnswer],
     *,
     is_calibrated: bool,
-    evidence: Evidence | Calibration,
+    evidence: Evidence | Belief,
     local_decides: bool,
     config: EngineConfig,
 ) -> tuple[dict[str, Probability], str | None]:
@@ -80,7 +80,7 @@ def weigh(
     if config.guards and not is_calibrated and _has_no_signal(answers):
         answers = {}
         warning = f"answers differ by less than {NO_SIGNAL_SPREAD}: no signal"
-    of_result, of_call = (evidence.result, evidence.call) if isinstance(evidence, Calibration) else (evidence, evidence)
+    of_result, of_call = (evidence.result, evidence.call) if isinstance(evidence, Belief) else (evidence, evidence)
     weighed: dict[str, Probability] = {}
     for call in candidates:
         key = call.key
@@ -149,8 +149,8 @@ def _by_threshold(call: ToolCall, probability: Probability, config: EngineConfig
     return Decision(call, "remove", "call not needed", probability)
 
 
-def price_of(p_result: float, tokens: int, freed_tokens: int, config: EngineConfig) -> float:
-    """Loss over gain of letting a result go, in the same unit (price of a fresh input token).
+def stakes_of(p_result: float, tokens: int, freed_tokens: int, config: EngineConfig) -> tuple[float, float]:
+    """Expected loss and gain of letting a result go, in prices of a fresh input token.
 
     Loss: p times (`miss_cost` extra calls, each reading a context at the trigger and writing an answer, plus fetching
     the result again). Gain: what the freed tokens would have cost to read over the calls still expected.
@@ -158,7 +158,12 @@ def price_of(p_result: float, tokens: int, freed_tokens: int, config: EngineConf
     context_tokens = config.trigger_share * config.window_tokens
     call_cost = config.read_price * context_tokens + config.output_price * ANSWER_TOKENS
     loss = p_result * (config.miss_cost * call_cost + config.write_price * min(tokens, REFETCH_TOKENS))
-    gain = config.read_price * freed_tokens * config.horizon_calls
+    return loss, config.read_price * freed_tokens * config.horizon_calls
+
+
+def price_of(p_result: float, tokens: int, freed_tokens: int, config: EngineConfig) -> float:
+    """Loss over gain of letting a result go: below 1 it is worth it."""
+    loss, gain = stakes_of(p_result, tokens, freed_tokens, config)
     return loss / gain if gain > 0 else math.inf
 
 

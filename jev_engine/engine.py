@@ -18,14 +18,15 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from jev_engine.answers import Calibration, Evidence
+from jev_engine.answers import Belief, Evidence
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import decide
 from jev_engine.errors import AdapterError, JevEngineError, TranscriptError
 from jev_engine.host import Adapter
 from jev_engine.judges import Judge
-from jev_engine.judges.rules import answer_by_rules
+from jev_engine.judges.local import LocalJudge
 from jev_engine.ledger import KeyCache, Ledger
+from jev_engine.memory import Memories, folder_of
 from jev_engine.passes import Pass
 from jev_engine.pinning import pin
 from jev_engine.plugins import Plugins, load_plugins
@@ -62,7 +63,8 @@ class ContextEngine:
         plugins: Plugins | None = None,
         sinks: Sequence[Any] = (),
         counter: TokenCounter | None = None,
-        evidence: Evidence | Calibration | None = None,
+        memories: Memories | None = None,
+        evidence: Evidence | Belief | None = None,
     ) -> None:
         self.config = EngineConfig() if config is None else config
         self.judge = judge
@@ -71,7 +73,9 @@ class ContextEngine:
         self.sinks = [*self.plugins.sinks, *sinks]
         self.counter = counter
         # A judge may know how far to believe it: what was fitted for its model, or published.
-        self.evidence = evidence or getattr(judge, "calibration", None) or Calibration()
+        self.evidence = evidence or getattr(judge, "belief", None) or Belief()
+        self.local = LocalJudge()
+        self.memories = memories
         self._keys = KeyCache()
         self._costs = CostCache()
 
@@ -99,11 +103,13 @@ class ContextEngine:
         """
         task = Pass(self.config, messages, self.sinks, host=host, force=force, is_dry=dry_run)
         try:
+            self._trim_caches()
             adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
             transcript = adapter.read(messages)
             await self._look(task, transcript, adapter, session, ledger, current_tokens)
+            task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
             verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
-            local = answer_by_rules(transcript, task.left_to_local(verdict))
+            local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages))
             probabilities = task.weighed(verdict, local, self.evidence)
             decisions = decide(
                 task.pins.candidates,
@@ -134,7 +140,9 @@ class ContextEngine:
         """
         task = Pass(self.config, messages, (), host=host, force=False, is_dry=True)
         adapter = self.find_adapter(messages, host)
-        await self._look(task, adapter.read(messages), adapter, session, ledger, None)
+        transcript = adapter.read(messages)
+        await self._look(task, transcript, adapter, session, ledger, None)
+        task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
         return task
 
     async def _look(
@@ -148,7 +156,15 @@ class ContextEngine:
     ) -> None:
         await task.recognise(transcript, ledger, session, self.store, self._keys)
         task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
-        task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
+
+    def _trim_caches(self) -> None:
+        # Keys are the host's own strings: what no history holds any more must not be kept alive here for ever.
+        for cache in (self._keys, self._costs):
+            if len(cache) > CACHE_SIZE:
+                cache.clear()
+
+    def _memory_of(self, messages: Sequence[Any]) -> tuple[float, float] | None:
+        return None if self.memories is None else self.memories.of(folder_of(messages))
 
     def apply(self, messages: Sequence[Any], ledger: Ledger, *, host: str = "auto") -> Any:
         """The history with the decisions of a ledger in force: pure, fast, and the same object where none applies.
@@ -161,9 +177,7 @@ class ContextEngine:
         """The history with every pass undone that the store has a record of; raises StoreError."""
         return await restore(messages, self.store, self.find_adapter(messages, host))
 
-    def find_adapter(
-        self, messages: Sequence[Any], host: str = "auto", *, may_be_read_only: bool = True
-    ) -> Adapter:
+    def find_adapter(self, messages: Sequence[Any], host: str = "auto", *, may_be_read_only: bool = True) -> Adapter:
         """The adapter for a host, or the one that recognises the messages.
 
         Raises UnknownAdapter, TranscriptError, and AdapterError for a format that cannot be written yet.

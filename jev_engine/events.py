@@ -74,7 +74,8 @@ class Decided(Event):
     """One unit was decided; kept ones too."""
 
     kind: Literal["decided"] = "decided"
-    key: str
+    reference: str
+    """The keyed id of the original, for units that went out."""
     label: str
     action: Literal["keep", "truncate", "remove"]
     reason: str

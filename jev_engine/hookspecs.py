@@ -43,3 +43,12 @@ def register_event_sinks(register: Callable[[Any], None]) -> None:
 @hookspec
 def register_pins(register: Callable[[Any], None]) -> None:
     """Register rules that pin units: `register(rule)`, see `jev_engine.pinning.PinRule`."""
+
+
+@hookspec
+def register_redactors(register: Callable[[Any], None]) -> None:
+    """Register what takes secrets out of texts before anybody outside sees them: `register(redactor)`.
+
+    A redactor gets a text and returns it without secrets; it runs after the built-in one. What it raises stops the
+    request: nothing is sent.
+    """

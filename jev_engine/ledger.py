@@ -126,7 +126,9 @@ def _rank(entry: LedgerEntry) -> tuple[int, tuple[int, ...]]:
 
 def content_digest(call: ToolCall, result: str | None) -> str:
     """Digest of a unit: id, tool, arguments and result (16 bytes, hex)."""
-    body = f"{call.call_id}\0{call.tool}\0{call.arguments}\0{'' if result is None else result}"
+    # An id that is no text may be nested without end; its unit is never judged.
+    call_id = call.call_id if call.call_id.__class__ is str else ""
+    body = f"{call_id}\0{call.tool}\0{call.arguments}\0{'' if result is None else result}"
     return blake2b(body.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

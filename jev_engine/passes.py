@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from jev_engine import events
-from jev_engine.answers import Calibration, Evidence, Probability, RawAnswer
+from jev_engine.answers import Belief, Evidence, Probability, RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision, weigh
 from jev_engine.errors import StoreError
@@ -149,7 +149,6 @@ class Pass:
     async def judged(self, judge: Judge | None, goal: str | None, focus: str | None) -> Verdict:
         """Ask the judge; a judge that fails leaves every unit undecided."""
         verdict = Verdict()
-        self.stats.is_calibrated = False
         self._has_judge = judge is not None
         if judge is None or not self.pins.candidates:
             return verdict
@@ -158,7 +157,7 @@ class Pass:
         try:
             verdict = await judge.judge(request)
         except Exception as error:  # noqa: BLE001  # a judge is somebody else's: its fault leaves units undecided
-            self.stats.is_calibrated = False
+            self.stats.is_calibrated = True
             verdict.failures.append(f"{type(error).__name__}: {error}")
         stats = self.stats
         stats.requests, stats.windows = verdict.requests, verdict.windows
@@ -166,7 +165,11 @@ class Pass:
         stats.hidden, stats.failures = verdict.hidden, verdict.failures
         stats.judge_tokens, stats.judge_price = verdict.input_tokens, verdict.price
         stats.judge_model, stats.privacy = verdict.model, verdict.privacy
-        stats.settled, stats.saved_tokens, stats.saved_price = verdict.settled, verdict.saved_tokens, verdict.saved_price
+        stats.settled, stats.saved_tokens, stats.saved_price = (
+            verdict.settled,
+            verdict.saved_tokens,
+            verdict.saved_price,
+        )
         stats.warnings.extend(verdict.warnings)
         self._judged_event(judge.name, verdict)
         return verdict
@@ -198,7 +201,9 @@ class Pass:
             return [call for call in candidates if call.key not in answers]
         return candidates
 
-    def weighed(self, verdict: Verdict, local: Mapping[str, RawAnswer], evidence: Evidence | Calibration) -> dict[str, Probability]:
+    def weighed(
+        self, verdict: Verdict, local: Mapping[str, RawAnswer], evidence: Evidence | Belief
+    ) -> dict[str, Probability]:
         """Probabilities by unit key, from the judge's answers and the local judge's."""
         probabilities, warning = weigh(
             self.pins.candidates,
@@ -228,14 +233,11 @@ class Pass:
     def proposed(self, decisions: list[Decision], store: OriginalStore) -> list[LedgerEntry]:
         """The ledger entries the decisions amount to; units a marker would hardly shorten are kept."""
         self.decisions = decisions
-        entries = []
         for decision in decisions:
             if decision.action == "keep":
                 continue
             call = decision.call
-            reference = NO_REFERENCE if self.is_dry else store.reference(self.session, call.key)
-            result = call.result or ""
-            text = shorten(call, reference, self.config) if decision.action == "truncate" else ""
+            text = shorten(call, NO_REFERENCE, self.config) if decision.action == "truncate" else ""
             if text is None:
                 decision.keep("too short to shorten")
                 continue
@@ -244,18 +246,30 @@ class Pass:
             if decision.action == "remove":
                 gone += self.sizes.of_chars(len(call.arguments))
             decision.freed_tokens = max(0, gone)
-            call.reference = reference
-            entries.append(LedgerEntry(call.key, decision.action, reference, text, len(result)))
         self._count()
-        return self._settle(entries)
+        return self._entries(store) if self._settle() else []
 
-    def _settle(self, entries: list[LedgerEntry]) -> list[LedgerEntry]:
-        """Fix outcome and reason; a pass that is not worth it proposes nothing."""
+    def _entries(self, store: OriginalStore) -> list[LedgerEntry]:
+        """Ledger entries of what goes. Only now is the store asked for references: it may create its file for that."""
+        entries = []
+        for decision in self.decisions:
+            if decision.action == "keep":
+                continue
+            call = decision.call
+            call.reference = NO_REFERENCE if self.is_dry else store.reference(self.session, call.key)
+            decision.text = decision.text.replace(NO_REFERENCE, call.reference)
+            entries.append(
+                LedgerEntry(call.key, decision.action, call.reference, decision.text, len(call.result or ""))
+            )
+        return entries
+
+    def _settle(self) -> bool:
+        """Fix outcome and reason; whether anything goes. A pass that is not worth it takes everything back."""
         stats, config = self.stats, self.config
         share = stats.freed_tokens / max(1, stats.tokens_before)
         # Under `worth` the horizon says how many calls are still expected: what does not pay within it stays.
         pays_late = config.policy == "worth" and (stats.break_even_calls or 0.0) > config.horizon_calls
-        if not entries:
+        if all(decision.action == "keep" for decision in self.decisions):
             best = f"; at most {stats.best_gain_tokens:,} tokens could go" if stats.best_gain_tokens else ""
             self.outcome, self.reason = "nothing_to_prune", f"nothing to take out{best}"
         elif not self.is_forced and share < config.min_freed_share:
@@ -266,12 +280,12 @@ class Pass:
             self.reason = f"pays off after {stats.break_even_calls:.0f} calls, expected are {config.horizon_calls:.0f}"
         else:
             self.outcome, self.reason = self._by_target()
-            return entries
+            return True
         for decision in self.decisions:
             if decision.action != "keep":
                 decision.keep(f"pass not worth it: {decision.reason}")
         self._count()
-        return []
+        return False
 
     def _by_target(self) -> tuple[Outcome, str]:
         stats = self.stats
@@ -357,7 +371,8 @@ class Pass:
     def failed(self, reason: str) -> CompressionResult:
         """Something went wrong; the input is returned as it came, and so is the ledger."""
         self.ledger = self._ledger_before
-        self.stats.messages_before = len(self.messages) if isinstance(self.messages, Sequence) else 0
+        given: Any = self.messages
+        self.stats.messages_before = len(given) if isinstance(given, Sequence) else 0
         for decision in self.decisions:
             decision.keep(f"pass failed: {decision.reason}")
         self.stats.freed_tokens, self.stats.expected_misses = 0, 0.0
@@ -382,7 +397,16 @@ class Pass:
         )
         mapped: list[int | None] = [*range(stats.messages_before)] if index_map is None else index_map
         return CompressionResult(
-            messages, outcome, reason, self.ledger, self.decisions, stats, mapped, self.session, self.pins.reasons, self.transcript
+            messages,
+            outcome,
+            reason,
+            self.ledger,
+            self.decisions,
+            stats,
+            mapped,
+            self.session,
+            self.pins.reasons,
+            self.transcript,
         )
 
     def _emit_decision(self, decision: Decision) -> None:
@@ -390,7 +414,7 @@ class Pass:
         raw = p.raw if p is not None else None
         self._emit(
             events.Decided,
-            key=decision.call.key,
+            reference=decision.call.reference,
             label=decision.label,
             action=decision.action,
             reason=decision.reason,

@@ -71,7 +71,7 @@ def pin(transcript: Transcript, config: EngineConfig, *, only_from_row: int = 0,
     pins.rows = newest | {0} if config.pin_first_message else newest
     protected_ids = frozenset(config.protect_ids)
     tool_pattern = _pattern(config.protect_tools)
-    path_pattern = _pattern(config.protect_paths)
+    path_pattern = _path_pattern(config.protect_paths)
     first_newest = len(calls) - config.pin_newest_calls
     tail_start = _tail_start(calls, newest, first_newest, config)
     short = config.pin_short_chars
@@ -134,19 +134,19 @@ def _pattern(patterns: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(joined) if joined else None
 
 
+def _path_pattern(patterns: Iterable[str]) -> re.Pattern[str] | None:
+    # From any folder on; a star at the start takes all folders by itself.
+    joined = "|".join(("" if p.startswith("*") else "(?s:.*/)?") + translate(p.lower()) for p in patterns)
+    return re.compile(joined) if joined else None
+
+
 # Text that can be part of a path, in arguments written as JSON.
 PATH_PIECE = re.compile(r"[^\s\"'`,;:|<>(){}\[\]=*?\\]{1,400}")
 
 
 def _names_path(pattern: re.Pattern[str], arguments: str) -> bool:
     """Whether the arguments name a path that matches, in whole or from one of its folders on."""
-    for piece in PATH_PIECE.findall(arguments.lower()):
-        rest = piece
-        while rest:
-            if pattern.fullmatch(rest):
-                return True
-            rest = rest.partition("/")[2]
-    return False
+    return any(pattern.fullmatch(piece) for piece in PATH_PIECE.findall(arguments.lower()))
 
 
 def _kind_reason(call: ToolCall, result: str) -> str | None:

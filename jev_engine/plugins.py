@@ -43,6 +43,7 @@ class Plugins:
         self.stores: dict[str, Callable[[], Any]] = {}
         self.sinks: list[Any] = []
         self.pins: list[PinRule] = []
+        self.redactors: list[Callable[[str], str]] = []
         self.broken: list[BrokenPlugin] = []
 
     def add(self, plugin: Any, name: str | None = None) -> None:
@@ -56,6 +57,7 @@ class Plugins:
                 ("register_stores", self.stores.__setitem__),
                 ("register_event_sinks", self.sinks.append),
                 ("register_pins", self.pins.append),
+                ("register_redactors", self.redactors.append),
             ):
                 self._call(hook, registered, register)
         except Exception as error:  # noqa: BLE001  # a plugin is somebody else's: whatever it raises, it is named

@@ -22,7 +22,8 @@ from jev_engine.transcript import ToolCall
 
 __all__ = ["WORDING", "Wording", "pack", "question_cost", "questions_for"]
 
-INPUT_CHARS = 80
+# Enough for a path or the start of a command; the state shows the whole input beside the label.
+INPUT_CHARS = 60
 TOOL_CHARS = 60
 PLACE = re.compile(r"\{(label|tool|input|chars)\}")
 
@@ -45,18 +46,18 @@ class Wording(NamedTuple):
 # Positive statements, criteria for both sides, nothing about running a tool again: a clause of that kind pulled
 # real answers down by up to 0.6, and criteria raised the ranking from AUC .54 to .72 (reference/jev-api.md section 7).
 WORDING = Wording(
-    version="jev-engine-1",
+    version="jev-engine-2",
     context=(
         "The history of an agent that works with tools, oldest message first. "
-        "Outputs of tools are shown as a note of their size, some with their start and end. "
+        "A call is shown with its label, tool and input; its output as a note of its size, or by its start and end. "
         "The agent goes on from the end of this history. Each question is about one call in it."
     ),
     call="The coming work builds on the fact that call {label} ({tool} {input}) was made.",
-    call_true="The agent has to know that this step was taken, for example because it changed something.",
-    call_false="The step is done with and nothing that is left to do builds on it.",
+    call_true="A coming step depends on this one, for example because it changed something.",
+    call_false="Everything left to do stands without it.",
     result="The coming work uses details of the output of call {label} ({tool} {input}, {chars} characters).",
     result_true="A coming step uses exact names, numbers, code or messages from this output.",
-    result_false="The output is used up, is shown again later, or was replaced by a newer one.",
+    result_false="The output is used up, shown again later, or replaced by a newer one.",
 )
 
 

@@ -53,8 +53,12 @@ _TO_VALUE = re.compile(
     rb"(?:[|>][+-]?[ \t]{0,4}\r?\n[ \t]{1,12})?"
 )
 _QUOTED = re.compile(rb"(\\{0,3}[\"'`])((?:(?!\1)[^\r\n]){1,4096})")
+# Pairs in a list, as environments and headers are often written: {"name": "API_TOKEN", "value": "…"}.
+_PAIR = re.compile(rb"[\w.-]{0,40}\\{0,3}[\"'][ \t]{0,4},\s{0,8}\\{0,3}[\"']value\\{0,3}[\"'][ \t]{0,4}:[ \t]{0,4}")
+_NESTED = re.compile(rb"[{\[]\s{0,8}\\{0,3}[\"'][^{}\[\]]{1,4096}[}\]]?")
 _BARE = re.compile(rb"[^\s\"'`,;&<>|\\)}\]]{1,4096}")
 _SCHEME = re.compile(rb"(?i)(?:bearer|basic|token|digest|negotiate|apikey)[ \t]{1,4}[^\s\"'\\,;]{3,4096}")
+_DIGEST = re.compile(rb"(?i)digest[ \t][^\r\n]{1,4096}")
 _REST_OF_LINE = re.compile(rb"[^\r\n\"'\\]{1,4096}")
 # Values that are no secret: numbers of a count, types, references to a place the secret is kept in, what is masked.
 _HARMLESS = re.compile(
@@ -63,6 +67,7 @@ _HARMLESS = re.compile(
 )
 # `token` counts as a secret's name unless it counts tokens.
 _TOKEN_COUNT = re.compile(rb"(?i)tokens?(?:s|iz|_?count|_?limit|_?id\b|_?type|_?budget|_?usage|\()")
+LONGEST_OPTION = 40
 _NOT_A_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
 # Secrets known by how they begin. They stand alone: signs before them are none of a name.
@@ -106,7 +111,7 @@ _SHAPES = tuple(
 )
 _BY_START: dict[bytes, list[re.Pattern[bytes]]] = {}
 for _shape in _SHAPES:
-    for _start in (b"xoxa xoxb xoxe xoxp xoxr xoxs".split() if b"xox" in _shape.pattern else [_shape.pattern]):
+    for _start in b"xoxa xoxb xoxe xoxp xoxr xoxs".split() if b"xox" in _shape.pattern else [_shape.pattern]:
         _BY_START.setdefault(_start[:3].replace(b"\\", b"."), []).append(_shape)
 # All signs a shape is made of; every shape is longer than its start and a few signs.
 _WORD_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -119,8 +124,10 @@ _ADDRESSES = (
     re.compile(rb"(?i)[?&;](?:sig|signature|x-amz-signature|x-goog-signature|key|code)=([^\s&\"'\\]{12,1024})"),
 )  # fmt: skip
 # Schemes of authorization, wherever they stand. `Basic` is a word too: base64 has a capital behind a small letter.
-_BEARER = ((b"bearer ", re.compile(rb"(?i)bearer [\w.~+/=-]{8,4096}")),
-           (b"basic ", re.compile(rb"(?i:basic) (?=[A-Za-z0-9+/]{0,64}[a-z0-9][A-Z])[A-Za-z0-9+/]{12,1024}={0,2}")))  # fmt: skip
+_BEARER = (
+    (b"bearer ", re.compile(rb"(?i)bearer [\w.~+/=-]{8,4096}")),
+    (b"basic ", re.compile(rb"(?i:basic) (?=[A-Za-z0-9+/]{0,64}[a-z0-9][A-Z])[A-Za-z0-9+/]{12,1024}={0,2}")),
+)
 _KEY_BEGINS = re.compile(rb"(?i)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BOT_TOKEN = re.compile(rb"(?<![\w:])\d{8,10}:AA[\w-]{30,40}")
 _IN_URL = re.compile(rb"://([^\s/@:\"']{0,128}):([^\s/@\"']{1,512})@")
@@ -134,7 +141,9 @@ _RUN_SIGNS = 32
 _RUN = b"x" * _RUN_SIGNS
 # Between slashes, dashes and underscores a key has a part this long, and words hardly have.
 _PART_SIGNS = 20
-_TO_PART = bytes(ord("x") if chr(sign).isascii() and (chr(sign).isalnum() or sign in b"+=") else 32 for sign in range(256))
+_TO_PART = bytes(
+    ord("x") if chr(sign).isascii() and (chr(sign).isalnum() or sign in b"+=") else 32 for sign in range(256)
+)
 _PART = b"x" * _PART_SIGNS
 _RUN_DIGITS = 3
 
@@ -181,8 +190,9 @@ def is_plain(text: str) -> bool:
     lower = raw.lower()
     return not (
         any(map(lower.__contains__, _PLAIN_NEEDLES))
+        or b"-----" in raw
         or _PART in raw.translate(_TO_PART)
-        or any([word[:3] in _BY_START for word in _long_words(raw)])
+        or not _BY_START.keys().isdisjoint([word[:3] for word in _long_words(raw)])
     )
 
 
@@ -199,15 +209,12 @@ def redact_arguments(text: str) -> str:
     return redact(text)
 
 
-_PLAIN_NEEDLES = tuple(
-    [*_FIELD_NEEDLES, *(needle for needle, _ in _BEARER), b"://", b":aa", b"-----end ", b"-----begin "]
-    + [b'pin"', b'otp"', b'auth"', b'dsn"', b'pw"', b'sas"', b"mfa", b"cvv", b"cvc", b"bearer"]
-)
 # What a secret name in JSON has in it; short names end with the quote.
 _ARGUMENT_NEEDLES = tuple(
     'pass secret key" credential authorization cookie token connection pwd pin" otp" auth" dsn" pw" sas" mfa cvv cvc'
     " bearer webhook".split()
 )
+_PLAIN_NEEDLES = tuple({*_FIELD_NEEDLES, *(needle.encode() for needle in _ARGUMENT_NEEDLES), b"basic ", b"://", b":aa"})
 
 
 def is_secret_name(name: str) -> bool:
@@ -247,9 +254,10 @@ def _by_name(raw: bytes, lower: bytes, needle: bytes, found: list[tuple[int, int
     at = lower.find(needle)
     while at >= 0:
         end = at + len(needle)
-        if not _is_other_word(raw, needle, at) and (gap := _TO_VALUE.match(raw, at)) is not None:
+        gap = None if _is_other_word(raw, needle, at) else _PAIR.match(raw, end) or _TO_VALUE.match(raw, at)
+        if gap is not None:
             value = _value_at(raw, gap.end(), is_header=needle in (b"authorization", b"cookie"))
-            if value is not None and _HARMLESS.match(raw, value[0]) is None and _is_said(raw, gap, value):
+            if value is not None and _HARMLESS.match(raw, value[0]) is None and _is_said(raw, gap):
                 found.append(value)
                 end = max(end, value[1])
         at = lower.find(needle, end)
@@ -259,20 +267,20 @@ def _is_other_word(raw: bytes, needle: bytes, at: int) -> bool:
     return needle == b"token" and _TOKEN_COUNT.match(raw, at) is not None
 
 
-def _is_said(raw: bytes, gap: re.Match[bytes], value: tuple[int, int]) -> bool:
+def _is_said(raw: bytes, gap: re.Match[bytes]) -> bool:
     """Name and value with only a blank between them are prose, unless a dash makes them an option: `--password x`."""
     between = gap.group()
     if between.rstrip(b" \t")[-1:] in (b"=", b":", b">") or b"\n" in between:
         return True
-    start = raw.rfind(b" ", 0, gap.start()) + 1
-    return raw[start : start + 1] == b"-" or raw[start - 1 : start + 1] in (b'"-', b"'-") or value[0] == value[1]
+    word = raw[max(0, gap.start() - LONGEST_OPTION) : gap.start()].split(b" ")[-1].lstrip(b"\"'")
+    return word[:1] == b"-"
 
 
 def _value_at(raw: bytes, at: int, *, is_header: bool) -> tuple[int, int] | None:
     quoted = _QUOTED.match(raw, at)
     if quoted is not None:
         return quoted.span(2)
-    scheme = _SCHEME.match(raw, at)
+    scheme = _DIGEST.match(raw, at) or _NESTED.match(raw, at) or _SCHEME.match(raw, at)
     if scheme is not None:
         return scheme.span()
     match = (_REST_OF_LINE if is_header else _BARE).match(raw, at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from jev_engine.decisions import Decision
@@ -115,6 +115,32 @@ class CompressionResult(NamedTuple):
     transcript: Transcript = Transcript((), [], [], Counter())
     """The input as the engine read it, with every call; empty where it could not be read."""
 
+    def onto(self, messages: Sequence[Any]) -> CompressionResult:
+        """This result for a history that has grown since: rows added meanwhile follow unchanged.
+
+        Where the rows it was made from are no longer there, it is discarded: the given messages come back, with the
+        reason.
+        """
+        given = self.transcript.messages
+        made_from = self.stats.messages_before
+        if messages is given and len(messages) == made_from:
+            return self
+        if len(messages) < made_from or any(
+            new is not old and new != old for new, old in zip(messages, given[:made_from], strict=False)
+        ):
+            return self._replace(
+                messages=messages,
+                outcome="failed",
+                reason="the history changed while the pass ran; its result was discarded",
+                index_map=list(range(len(messages))),
+            )
+        if self.messages is given:
+            return self._replace(messages=messages, index_map=list(range(len(messages))))
+        added = list(messages[made_from:])
+        grown = [*self.messages, *added]
+        after = len(self.messages)
+        return self._replace(messages=grown, index_map=[*self.index_map, *range(after, after + len(added))])
+
     @property
     def reduction_ratio(self) -> float:
         """Share of all text that went, 0 to 1."""
@@ -123,5 +149,5 @@ class CompressionResult(NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Whether the messages differ from the input."""
-        return self.outcome in ("committed", "over_capacity") and self.stats.freed_tokens > 0
+        """Whether the messages differ from the input, or would without a dry run."""
+        return self.messages is not self.transcript.messages or any(d.action != "keep" for d in self.decisions)

@@ -8,6 +8,7 @@ Text and arguments are shortened only in this copy.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -152,15 +153,23 @@ def compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def render(entry: Entry, stage: int) -> str | None:
-    """One message as JSON text at a stage up to `inputs<=60`; None for one with nothing to show."""
+def render(entry: Entry, stage: int, *, is_brief: bool = False) -> str | None:
+    """One message as JSON text at a stage up to `inputs<=60`; None for one with nothing to show.
+
+    `is_brief` leaves out what says nothing, and at the last of these stages shows a call as one line of text.
+    """
     text = entry.text
     images = f',"images":{entry.images}' if entry.images else ""
     if not entry.calls:
         if not images and (not text or text.isspace()):
             return None
         return f'{{"i":{entry.row},"role":"{entry.role}","text":{quote(text)}{images}}}'
-    calls = ",".join([render_call(call, stage) for call in entry.calls])
+    if is_brief and stage >= 3:
+        calls = ",".join([quote(render_line(call)) for call in entry.calls])
+    else:
+        calls = ",".join([render_call(call, stage) for call in entry.calls])
+    if is_brief and not text:
+        return f'{{"i":{entry.row},"tool_calls":[{calls}]}}'
     return f'{{"i":{entry.row},"role":"{entry.role}","text":{quote(text)}{images},"tool_calls":[{calls}]}}'
 
 
@@ -284,14 +293,15 @@ def quick_sizes(entries: Sequence[Entry]) -> list[int]:
     lengths = [len(e.text) for e in entries]
     calls = [c for e in entries for c in e.calls]
     inputs = [len(c.arguments) for c in calls]
-    frames = 40 * len(lengths) + 90 * len(inputs)
+    frames = 20 * len(lengths) + 80 * len(inputs)
     texts = frames + sum(lengths)
     limit = 2 * EXCERPT_CHARS
     excerpts = sum([min(len(c.result), limit) if c.result else 0 for c in calls])
     sizes = [texts + sum([min(size, limit) for size in inputs]) for limit in INPUT_CHARS]
     sizes[0] += excerpts
-    abridged = frames + sum([min(length, ABRIDGE_FROM) for length in lengths])
-    return [*sizes, abridged + sum([min(size, INPUT_CHARS[3]) for size in inputs])]
+    # As lines, calls need less around their inputs.
+    sizes[3] -= 40 * len(inputs)
+    return [*sizes, sizes[3] - sum([max(0, length - ABRIDGE_FROM) for length in lengths])]
 
 
 # About so many messages tell what a character of a history costs.
@@ -305,9 +315,13 @@ MOST_CHARS_PER_TOKEN = 7
 def outlook(entries: Sequence[Entry]) -> list[float]:
     """About what the history costs at each stage up to `texts abridged`, in twentieths; no stage is rendered for it."""
     some = entries[:: max(1, len(entries) // SAMPLED_MESSAGES)]
-    joined = ",".join([drawn for entry in some if (drawn := render(entry, 2)) is not None])
-    rate = cost(joined) / max(1, quick_sizes(some)[2])
-    return [size * rate for size in quick_sizes(entries)]
+    of_some, of_all = quick_sizes(some), quick_sizes(entries)
+    # Calls as objects and calls as lines cost differently.
+    rates = []
+    for stage in (2, 3):
+        drawn = [text for entry in some if (text := render(entry, stage, is_brief=True)) is not None]
+        rates.append(cost(",".join(drawn)) / max(1, of_some[stage]))
+    return [size * rates[stage > 2] for stage, size in enumerate(of_all)]
 
 
 def fit_state(
@@ -334,13 +348,12 @@ def fit_state(
     entries = transcript.entries
     if not exact:
         costs = outlook(entries) if costs is None else costs
-        quick = _fit_quickly(transcript, config, budget, costs)
-        if quick is not None:
-            name, drawn, total = quick
-            return State(envelope(context, goal, drawn), name, total + frame, transcript.calls)
-        if costs[4] * HOPELESS > budget:
+        quick = _fit_quickly(transcript, pinned_rows, config, budget, costs)
+        if quick is None:
             return None
-    fitted = fit_history(entries, pinned_rows, budget, measure, first=1 if exact else 3, last=8 if exact else 4)
+        name, drawn, total = quick
+        return State(envelope(context, goal, drawn), name, total + frame, transcript.calls)
+    fitted = fit_history(entries, pinned_rows, budget, measure, first=1, last=8)
     if fitted is None:
         return None
     stage, shown, total = fitted
@@ -349,20 +362,32 @@ def fit_state(
 
 
 def _fit_quickly(
-    transcript: Transcript, config: EngineConfig, budget: int, costs: Sequence[float]
+    transcript: Transcript, pinned_rows: frozenset[int], config: EngineConfig, budget: int, costs: Sequence[float]
 ) -> tuple[str, list[str], int] | None:
-    """The first stage up to `inputs<=60` that fits: rendered once where the outlook is right, and counted as a whole."""
-    stages = [stage for stage in range(4) if costs[stage] * HOPELESS <= budget]
+    """The first stage up to `texts abridged` that fits: rendered once where the outlook is right."""
+    stages = [stage for stage in range(5) if costs[stage] * HOPELESS <= budget]
     if config.privacy == "sizes" or not config.show_excerpts:
         stages = [stage for stage in stages if stage > 0]
     elif config.privacy == "full" and transcript.chars() * HOPELESS <= budget / TWENTIETHS * MOST_CHARS_PER_TOKEN:
         stages = [WHOLE, *stages]
     for stage in stages:
-        drawn = [text for entry in transcript.entries if (text := render(entry, stage)) is not None]
+        entries = transcript.entries
+        if stage == 4:
+            entries = [entry if entry.row in pinned_rows else abridged(entry) for entry in entries]
+        drawn = [text for entry in entries if (text := render(entry, min(stage, 3), is_brief=True)) is not None]
         total = cost(",".join(drawn)) + TWENTIETHS
         if total <= budget:
             return "results" if stage == WHOLE else STAGES[stage], drawn, total
     return None
+
+
+def abridged(entry: Entry) -> Entry:
+    """The message with start and end of its text; itself where that is short."""
+    if len(entry.text) <= ABRIDGE_FROM:
+        return entry
+    short = copy.copy(entry)
+    short.text = abridge(entry.text)
+    return short
 
 
 def plain_state(state: State) -> dict[str, Any]:

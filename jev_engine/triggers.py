@@ -1,7 +1,7 @@
 """When a pass is due: plain arithmetic on the window, its reserve, and what is known to be in it.
 
-`is_due` and its kin know numbers only. A `Trigger` knows one session: real usage beats estimates, a pass is not repeated
-before the context has grown, and what did not help is tried less and less often, but never given up.
+`is_due` and its kin know numbers only. A `Trigger` knows one session: real usage beats estimates, a pass is not
+repeated before the context has grown, and what did not help is tried less and less often, but never given up.
 
 >>> trigger = Trigger(EngineConfig(window_tokens=100_000))
 >>> trigger.report(59_000); trigger.due().is_due

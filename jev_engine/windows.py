@@ -24,6 +24,8 @@ MENTION_SHARE = 0.08
 MENTIONS_PER_WINDOW = 12
 TAIL_ROWS = 12
 # A file name: the one kind of word that ties later text to an earlier call in every harness seen.
+# Names that matter stand at the beginning of an input, and looking for them is the slowest part of a window.
+NAMED_INPUT_CHARS, NAMED_TEXT_CHARS = 400, 4_000
 NAME = re.compile(r"(?<![\w.-])[\w-]{2,60}\.[A-Za-z]\w{0,7}(?![\w-])")
 
 
@@ -96,7 +98,7 @@ class _Span:
 
 # Rows are measured a few at a time, which takes a third of measuring each; so coarse may a window's filling be.
 PIECE_CHARS = 2_000
-PIECES = 16
+PIECES = 32
 
 
 def _pieces(entries: Sequence[Entry], wanted: Mapping[int, int], limit: tuple[int, int]) -> Iterator[_Span]:
@@ -106,7 +108,7 @@ def _pieces(entries: Sequence[Entry], wanted: Mapping[int, int], limit: tuple[in
     most_chars = min(PIECE_CHARS, limit[0] // 5)
     for entry in entries:
         for part in _split(entry):
-            drawn = render(part, WINDOW_STAGE)
+            drawn = render(part, WINDOW_STAGE, is_brief=True)
             if drawn is None:
                 continue
             asked = [call for call in part.calls if call.number in wanted]
@@ -153,7 +155,7 @@ def _tail(entries: Sequence[Entry], wanted: Mapping[int, int], room: int) -> tup
             break
         short = Entry(entry.row, entry.role, abridge(entry.text), entry.turn, images=entry.images)
         short.calls = entry.calls[:CALLS_PER_PIECE]
-        drawn = render(short, 3)
+        drawn = render(short, 3, is_brief=True)
         size = cost(drawn) + TWENTIETHS if drawn is not None else 0
         if size > room or len(short.calls) < len(entry.calls):
             break
@@ -172,14 +174,14 @@ class _Mentions:
         self._by_name: dict[str, list[int]] = defaultdict(list)
         for index, entry in enumerate(entries[:end]):
             if entry.text:
-                for name in set(NAME.findall(entry.text[:20_000])):
+                for name in set(NAME.findall(entry.text[:NAMED_TEXT_CHARS])):
                     self._by_name[name].append(index)
 
     def after(self, row: int, calls: Sequence[ToolCall], room: int) -> tuple[list[str], int]:
         """Text rows after `row` that mention a file of these calls, newest mention of each, within the room."""
         chosen: set[int] = set()
         for call in calls:
-            for name in set(NAME.findall(call.arguments[:2_000])):
+            for name in set(NAME.findall(call.arguments[:NAMED_INPUT_CHARS])):
                 places = self._by_name.get(name)
                 if places and self._entries[places[-1]].row > row:
                     chosen.add(places[-1])

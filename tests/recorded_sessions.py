@@ -26,7 +26,11 @@ def source_text(session: int, number: int, lines: int = 40) -> str:
 def call(number: int, tool: str = "Read", **arguments: Any) -> Message:
     """A message of the assistant with one call."""
     made = {"name": tool, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": "", "tool_calls": [{"id": f"c{number}", "type": "function", "function": made}]}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": f"c{number}", "type": "function", "function": made}],
+    }
 
 
 def result(number: int, text: str, *, is_error: bool = False) -> Message:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["any_histories", "answers_for", "bodies", "histories", "texts"]
+__all__ = ["answers_for", "any_histories", "bodies", "histories", "texts"]
 
 # Half characters, control characters and blanks included: `text()` leaves half characters out.
 texts = st.one_of(
@@ -33,7 +33,9 @@ contents = st.one_of(
     bodies(),
     bodies(),
     bodies().map(lambda text: [{"type": "text", "text": text}]),
-    bodies().map(lambda text: [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": text}, text]),
+    bodies().map(
+        lambda text: [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": text}, text]
+    ),
 )
 odd_contents = st.one_of(st.none(), st.just([]), st.just(42), st.just({"rows": [1]}), st.just([None, 1, {"type": "?"}]))
 arguments = st.one_of(
@@ -47,7 +49,9 @@ odd_rows = st.one_of(
     st.builds(lambda text: {"role": "tool", "tool_call_id": "nobody", "content": text}, texts),
     st.just({"role": "assistant", "content": None, "tool_calls": []}),
     st.just({"role": "assistant", "content": None, "tool_calls": "no list"}),
-    st.just({"role": "assistant", "content": "x", "tool_calls": [None, {"type": "web_search"}, {"id": 7, "function": 1}]}),
+    st.just(
+        {"role": "assistant", "content": "x", "tool_calls": [None, {"type": "web_search"}, {"id": 7, "function": 1}]}
+    ),
 )
 
 

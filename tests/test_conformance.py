@@ -39,7 +39,11 @@ from jev_engine_adapters.openai import OpenAIAdapter
 
 
 def openai_sample() -> list[Any]:
-    parts = [{"type": "text", "text": "first"}, {"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "b"}]
+    parts = [
+        {"type": "text", "text": "first"},
+        {"type": "image_url", "image_url": {"url": "data:"}},
+        {"type": "text", "text": "b"},
+    ]
     return history(
         user("Fix the parser."),
         calls(("read", {"path": "a.py"}), ("bash", {"command": "ls"}), text="I look first."),
@@ -91,7 +95,8 @@ def test_the_claude_code_adapter_keeps_the_reading_half_and_says_why_it_does_not
     report = check_adapter(lambda: claude_code, claude_code_sample)
 
     assert report.ok, str(report)
-    assert len(report.names("passed")) == 8
+    assert len(report.names("passed")) == 9
+    assert len(report.names("skipped")) == 9
     assert "not supported yet" in str(report)
 
 
@@ -159,9 +164,12 @@ class SeesNothing(OpenAIAdapter):
 
 class SeesOnlyTexts(OpenAIAdapter):
     def check(self, before: Any, after: Any, change: RowChange) -> str | None:
-        return None if after.get("content") != before.get("content") and super().check(before, after, change) != (
-            "result is not the decided text"
-        ) else "no"
+        return (
+            None
+            if after.get("content") != before.get("content")
+            and super().check(before, after, change) != ("result is not the decided text")
+            else "no"
+        )
 
 
 class RejectsItself(OpenAIAdapter):
@@ -184,6 +192,10 @@ class LosesBytes(OpenAIAdapter):
         return {"role": data["role"]}
 
 
+class PretendsToBeReadOnly(OpenAIAdapter):
+    is_read_only = True
+
+
 class TakesEverything(OpenAIAdapter):
     def sniff(self, messages: Sequence[Any]) -> bool:
         return True
@@ -202,6 +214,7 @@ class TakesEverything(OpenAIAdapter):
         (StopsAtOddRows, "odd rows stop nothing"),
         (ReadsACopy, "read changes nothing"),
         (LosesBytes, "dump is plain JSON and load gives the row back"),
+        (PretendsToBeReadOnly, "is_read_only says whether edit is refused"),
         (TakesEverything, "sniff takes anything and recognises no odd rows"),
     ],
 )
@@ -311,12 +324,21 @@ def change_history(request: JudgeRequest) -> dict[str, RawAnswer]:
         (raise_unavailable, True),
         (lambda r: {c.key: RawAnswer(0.1, 1.3) for c in r.candidates}, False),
         (lambda r: {c.key: RawAnswer(float("nan"), 0.2) for c in r.candidates}, False),
-        (lambda r: {c.key: RawAnswer(True, 0.2) for c in r.candidates}, False),
+        (lambda r: {c.key: RawAnswer(p_call=True, p_result=0.2) for c in r.candidates}, False),
         (lambda r: {c.label: RawAnswer(0.1, 0.2) for c in r.candidates}, False),
         (raise_value_error, False),
         (change_history, False),
     ],
-    ids=["plain", "unavailable", "above one", "not a number", "a bool", "by label", "another error", "changes the history"],
+    ids=[
+        "plain",
+        "unavailable",
+        "above one",
+        "not a number",
+        "a bool",
+        "by label",
+        "another error",
+        "changes the history",
+    ],
 )
 async def test_a_broken_judge_is_caught(answers: Any, is_fine: bool) -> None:  # noqa: FBT001  # a parameter of the test
     """Odd numbers, foreign keys, foreign errors."""

@@ -101,7 +101,8 @@ def test_a_miss_that_costs_more_keeps_more() -> None:
     made = units(*[6_000] * 8)
     answers = [(1.0, p) for p in (0.001, 0.004, 0.01, 0.02, 0.05, 0.1, 0.3, 0.9)]
     kept = [
-        sum(d.action == "keep" for d in decided(made, answers, make_config(miss_cost=cost))) for cost in (0, 1, 5, 20, 500)
+        sum(d.action == "keep" for d in decided(made, answers, make_config(miss_cost=cost)))
+        for cost in (0, 1, 5, 20, 500)
     ]
 
     assert kept == sorted(kept)
@@ -142,7 +143,13 @@ def test_no_pass_removes_more_than_its_share(share: float, actions: set[str]) ->
 
 def weighed(answers: Any, local: Any, **options: Any) -> Any:
     made = units(*[900] * len(answers))
-    settings = {"is_calibrated": False, "evidence": Evidence(), "local_decides": True, "config": EngineConfig(), **options}
+    settings = {
+        "is_calibrated": False,
+        "evidence": Evidence(),
+        "local_decides": True,
+        "config": EngineConfig(),
+        **options,
+    }
     raw = {c.key: RawAnswer(*a) for c, a in zip(made, answers, strict=True) if a is not None}
     mine = {c.key: RawAnswer(*a) for c, a in zip(made, local, strict=True) if a is not None}
     believed, warning = weigh(made, raw, mine, **settings)

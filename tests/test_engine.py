@@ -45,7 +45,10 @@ def test_outcomes(outcome: str, script: Any, settings: Any, options: Any) -> Non
     assert (done.messages is messages) == (outcome in ("nothing_to_prune", "not_worth_it"))
     assert done.changed == (done.messages is not messages)
     after = sum(len(d.text or d.call.result or "") for d in done.decisions)
-    assert done.stats.chars_before - done.stats.chars_after == sum(len(d.call.result or "") for d in done.decisions) - after
+    assert (
+        done.stats.chars_before - done.stats.chars_after
+        == sum(len(d.call.result or "") for d in done.decisions) - after
+    )
 
 
 def test_a_forced_pass_frees_no_more_than_its_target_asks() -> None:

@@ -1,6 +1,5 @@
 """Events: in order, without content, and harmless when a sink fails."""
 
-
 from __future__ import annotations
 
 import json
@@ -65,7 +64,8 @@ def test_events_carry_no_content(answer: Any) -> None:
             raise ValueError(f"{CANARY} {state}")
 
     messages = history(
-        user(f"{CANARY} goal"), call("read", text=f"{CANARY} said", path=CANARY), result(long_text(CANARY)), user("Go on."),
+        user(f"{CANARY} goal"), call("read", text=f"{CANARY} said", path=CANARY), result(long_text(CANARY)),
+        user("Go on."),
     )  # fmt: skip
     for asker in (ScriptedAsker(answer), Quotes()):
         compress(messages, judge=AskedJudge(asker), engine={"sinks": [hears]}, **CUT)

@@ -136,9 +136,7 @@ def test_originals_and_the_ledger_give_the_same_bytes_again(
 
 
 @given(any_histories(), any_histories(3), configs, scripts)
-def test_restore_undoes_every_pass(
-    messages: list[Any], newer: list[Any], config: EngineConfig, script: Any
-) -> None:
+def test_restore_undoes_every_pass(messages: list[Any], newer: list[Any], config: EngineConfig, script: Any) -> None:
     """`restore(compress(x)) == x`: after one pass, and after two with new turns between."""
     store = MemoryStore()
     restores(messages, newer, config, script, store)

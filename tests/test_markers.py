@@ -45,7 +45,13 @@ def test_the_tool_to_expand_is_named_only_where_it_is_offered() -> None:
     assert "expand" not in str(shortened("x" * 900))
 
 
-OUTCOMES = ["exit code 1", "Error: no such table", "FAILED tests/test_a.py", "===== 3 failed in 2 s =====", "BUILD FAILED"]
+OUTCOMES = [
+    "exit code 1",
+    "Error: no such table",
+    "FAILED tests/test_a.py",
+    "===== 3 failed in 2 s =====",
+    "BUILD FAILED",
+]
 
 
 @pytest.mark.parametrize("line", OUTCOMES)
@@ -105,7 +111,9 @@ def test_a_tool_name_cannot_break_the_note() -> None:
     assert find_reference(marker) == REFERENCE
 
 
-@pytest.mark.parametrize("text", ["", "[jev-engine: ", "jx-0123456789abcdef", "[jev-engine: jx-short]", "x" * 9_000 + "[jev-engine: no id]"])
+@pytest.mark.parametrize(
+    "text", ["", "[jev-engine: ", "jx-0123456789abcdef", "[jev-engine: jx-short]", "x" * 9_000 + "[jev-engine: no id]"]
+)
 def test_what_names_no_reference_is_no_marker(text: str) -> None:
     """A note without an id, an id without a note."""
     assert find_reference(text) is None

@@ -23,7 +23,9 @@ def pins_of(*rows: Any, rules: Any = (), only_from_row: int = 0, **settings: Any
     return pin(transcript, make_config(**{**BARE, **settings}), rules=rules, only_from_row=only_from_row)
 
 
-def reason_for(tool: str = "lookup", content: str | None = None, *, is_error: bool = False, **settings: Any) -> str | None:
+def reason_for(
+    tool: str = "lookup", content: str | None = None, *, is_error: bool = False, **settings: Any
+) -> str | None:
     arguments = settings.pop("arguments", {})
     answer = result(long_text("a") if content is None else content, is_error=is_error)
     return pins_of(call(tool, **arguments), answer, **settings).reasons.get(1)
@@ -94,7 +96,9 @@ def test_names_of_tools_tell_what_cannot_be_had_again(tool: str, reason: str | N
     assert reason_for(tool, extra_pins=False) is None
 
 
-@pytest.mark.parametrize("path", ["AGENTS.md", "x/CLAUDE.md", "skills/a/SKILL.md", ".cursorrules", ".github/copilot-instructions.md"])
+@pytest.mark.parametrize(
+    "path", ["AGENTS.md", "x/CLAUDE.md", "skills/a/SKILL.md", ".cursorrules", ".github/copilot-instructions.md"]
+)
 def test_instruction_files_stay(path: str) -> None:
     """Losing one loses a rule, not a fact."""
     assert reason_for("read", arguments={"path": path}) == "instructions"
@@ -112,7 +116,12 @@ def test_a_refusal_is_an_error_that_says_so() -> None:
 
 def test_open_and_ambiguous_units_are_pinned_in_every_profile() -> None:
     """And the first of the reasons is shown."""
-    rows = [call("a", call_id="k"), result("1" * 900, call_id="k"), result("2" * 900, call_id="k"), call("b", call_id="z")]
+    rows = [
+        call("a", call_id="k"),
+        result("1" * 900, call_id="k"),
+        result("2" * 900, call_id="k"),
+        call("b", call_id="z"),
+    ]
     for profile in ("balanced", "reference", "hermes-classic"):
         pins = pins_of(*rows, profile=profile, pin_newest_messages=0)
 

@@ -103,7 +103,9 @@ def test_an_unknown_adapter_is_answered_with_the_known_ones() -> None:
 
 def test_a_rule_of_a_plugin_pins_in_a_pass() -> None:
     """Through the engine."""
-    engine = ContextEngine(judge=ScriptedJudge(lambda _: (0.0, 0.0)), plugins=load_plugins([Good()], entry_points=False))
+    engine = ContextEngine(
+        judge=ScriptedJudge(lambda _: (0.0, 0.0)), plugins=load_plugins([Good()], entry_points=False)
+    )
     messages = history(user("Go."), call("ours"), result(long_text("a", 9_000)), *[call("b"), result("x")] * 3)
     done = run(engine.compress, messages, host="mine")
 

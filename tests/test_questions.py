@@ -40,7 +40,9 @@ def test_each_question_names_its_unit() -> None:
     """Ids are not shown to a model."""
     asked = questions_for(unit("grep", '{"q":"needle"}', 12_345), WORDING)
 
-    assert all("t1 (grep" in question["instructions"] and "needle" in question["instructions"] for question in asked.values())
+    assert all(
+        "t1 (grep" in question["instructions"] and "needle" in question["instructions"] for question in asked.values()
+    )
     assert "12,345 characters" in asked["result_t1"]["instructions"]
 
 
@@ -61,7 +63,9 @@ def test_a_price_is_never_below_the_rendered_questions(tool: str, written: str, 
         assert question_cost(made, fixed_cost(WORDING)) >= cost(body)
 
 
-@pytest.mark.parametrize("written", ["\x00\x01" * 200, '"\\' * 300, "\n\t" * 300, "中" * 300, "\ud83d" * 200, "f0" * 400])
+@pytest.mark.parametrize(
+    "written", ["\x00\x01" * 200, '"\\' * 300, "\n\t" * 300, "中" * 300, "\ud83d" * 200, "f0" * 400]
+)
 def test_a_price_holds_for_what_json_has_to_escape(written: str) -> None:
     """Control characters, quotes, backslashes, foreign signs, halves, dense runs."""
     made = unit(written, written)
@@ -72,7 +76,16 @@ def test_a_price_holds_for_what_json_has_to_escape(written: str) -> None:
 
 def test_other_wordings_are_swapped_in_whole() -> None:
     """Another language is another set with a version of its own."""
-    german = Wording("de-1", "Der Verlauf.", "Aufruf {label} zählt noch.", "Ja.", "Nein.", "{chars} Zeichen von {label}.", "Ja.", "Nein.")
+    german = Wording(
+        "de-1",
+        "Der Verlauf.",
+        "Aufruf {label} zählt noch.",
+        "Ja.",
+        "Nein.",
+        "{chars} Zeichen von {label}.",
+        "Ja.",
+        "Nein.",
+    )
     asked = questions_for(unit(), german)
 
     assert asked["result_t1"]["instructions"] == "900 Zeichen von t1."

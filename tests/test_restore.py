@@ -22,7 +22,11 @@ def engine(store: Any, config: Any = REMOVES, script: Any = lambda _: (0.0, 0.0)
 
 
 def work(name: str, turns: int = 3) -> list[Any]:
-    rows = [row for n in range(turns) for row in (call("read", call_id=f"{name}{n}"), result(long_text(f"{name}{n}"), call_id=f"{name}{n}"))]
+    rows = [
+        row
+        for n in range(turns)
+        for row in (call("read", call_id=f"{name}{n}"), result(long_text(f"{name}{n}"), call_id=f"{name}{n}"))
+    ]
     return [user(f"Do {name}."), *rows]
 
 
@@ -49,7 +53,11 @@ async def test_ten_passes_with_new_turns_between_are_undone(store: Any, config: 
 
 async def test_a_history_that_looks_the_same_after_a_pass_is_not_undone_twice(store: Any) -> None:
     """Equal ids and sizes: the rows after a removal look like the rows before it."""
-    rows = [row for n in range(6) for row in (call("read", call_id="k"), result("same start " * 9 + f"{n}" * 900, call_id="k"))]
+    rows = [
+        row
+        for n in range(6)
+        for row in (call("read", call_id="k"), result("same start " * 9 + f"{n}" * 900, call_id="k"))
+    ]
     messages = [user("Go."), *rows]
     done = await engine(store, script={"t2": (0.0, 0.0)}).compress(messages, host="openai")
     restored = await engine(store).restore(done.messages)

@@ -98,7 +98,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(store: SqliteStore) -> N
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     db.close()
     for work in (store.read(saved.reference), store.save([saved]), store.known([saved.reference])):
-        with pytest.raises(StoreError, match="newer version of jev-engine.*update"):
+        with pytest.raises(StoreError, match=r"newer version of jev-engine.*update"):
             await work
 
 
@@ -130,7 +130,7 @@ def test_processes_that_write_at_once_lose_nothing(store: SqliteStore) -> None:
 
 
 DAMAGE = {
-    "another text": "UPDATE blobs SET body = (SELECT body FROM blobs WHERE digest != x'00' ORDER BY length(body) LIMIT 1)",
+    "another text": "UPDATE blobs SET body = (SELECT body FROM blobs ORDER BY length(body) LIMIT 1)",
     "cut short": "UPDATE blobs SET body = substr(body, 1, length(body) - 4)",
     "no text at all": "UPDATE blobs SET body = x''",
     "gone": "DELETE FROM blobs",

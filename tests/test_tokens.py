@@ -36,7 +36,10 @@ def test_both_rules_take_any_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["".join(f"def parse_{n}(path):\n    return open(path, {n}).read()\n" for n in range(400)), "The quick brown fox. " * 600],
+    [
+        "".join(f"def parse_{n}(path):\n    return open(path, {n}).read()\n" for n in range(400)),
+        "The quick brown fox. " * 600,
+    ],
     ids=["code", "prose"],
 )
 def test_a_sample_comes_close_to_the_exact_estimate(text: str) -> None:

@@ -1,4 +1,5 @@
 """The validator catches every corruption of a rebuilt history, and never cries wolf."""
+# ruff: noqa: ARG001 - all corruptions take the same arguments, not each needs them
 
 from __future__ import annotations
 
@@ -93,7 +94,11 @@ def swap_two_rows(rng: random.Random, rows: list[Any], case: Case) -> list[Any]:
 
 def add_a_row(rng: random.Random, rows: list[Any], case: Case) -> list[Any]:
     place = rng.randint(0, len(rows))
-    return [*rows[:place], rng.choice([user("Go on."), {"role": "tool", "tool_call_id": "x", "content": ""}]), *rows[place:]]
+    return [
+        *rows[:place],
+        rng.choice([user("Go on."), {"role": "tool", "tool_call_id": "x", "content": ""}]),
+        *rows[place:],
+    ]
 
 
 def equal_copy_of_an_untouched_row(rng: random.Random, rows: list[Any], case: Case) -> list[Any]:
@@ -187,7 +192,9 @@ def marker_of_another_unit(rng: random.Random, rows: list[Any], case: Case) -> l
     place = rng.choice(places)
     wrong = adapter.read([rows[place]]).entries[0].text.replace("left out t", "left out t9")
     content = rows[place]["content"]
-    new = wrong if isinstance(content, str) else [{**part, "text": wrong} if "text" in part else part for part in content]
+    new = (
+        wrong if isinstance(content, str) else [{**part, "text": wrong} if "text" in part else part for part in content]
+    )
     return replaced(rows, place, {**rows[place], "content": new})
 
 

@@ -29,13 +29,13 @@ def calibrate(recorded: tuple[Path, ...], out: Path, *, as_json: bool) -> None:
     """Fit how far each judge's answers move the local judge.
 
     RECORDED are JSON Lines, one answer each: raw (what the judge said, 0 to 1), p_local (what the local judge said),
-    needed
-    (true or false), and judge, model and questions (the version of the wording), for each of which a map is fitted.
+    needed (true or false), and judge, model and question_version, for each of which a map is fitted.
 
     \b
-    Example:
+    Examples:
       jev-engine calibrate answers.jsonl -o jev.json
-    """  # noqa: D301  # \b keeps click from wrapping the example
+      jev-engine calibrate monday.jsonl tuesday.jsonl -o jev.json --json
+    """  # noqa: D301  # \b keeps click from wrapping the examples
     from jev_engine.calibration import write_calibrations  # noqa: PLC0415  # the command answers --help at once
     from jev_engine.cli.show import warn  # noqa: PLC0415
     from jev_engine.evaluate.calibrate import fit_calibrations, read_answers  # noqa: PLC0415
@@ -63,13 +63,11 @@ def calibrate(recorded: tuple[Path, ...], out: Path, *, as_json: bool) -> None:
 
 def _curves(each: Calibration, answers: Sequence[Answer]) -> dict[str, list[tuple[float, float, int]]]:
     """Reliability of the raw answers, of the prior map and of the fitted one."""
-    from jev_engine.answers import Evidence  # noqa: PLC0415
-    from jev_engine.evaluate.calibrate import reliability  # noqa: PLC0415
+    from jev_engine.evaluate.calibrate import PRIOR, reliability  # noqa: PLC0415
 
-    prior = Evidence()
     return {
         "raw": reliability([(answer.raw, answer.needed) for answer in answers]),
-        "before": reliability([(prior.step(answer.p_local, answer.raw), answer.needed) for answer in answers]),
+        "before": reliability([(PRIOR.step(answer.p_local, answer.raw), answer.needed) for answer in answers]),
         "after": reliability([(each.evidence.step(answer.p_local, answer.raw), answer.needed) for answer in answers]),
     }
 

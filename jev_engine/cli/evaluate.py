@@ -85,9 +85,10 @@ def evaluate(ctx: click.Context, /, **given: Any) -> None:
     from jev_engine.evaluate.tables import as_json  # noqa: PLC0415
 
     plan = _plan(given)
-    results = Results(_replay(ctx, plan), plan.seed)
-    if not results.cuts:
+    replayed = _replay(ctx, plan)
+    if not any(session["cuts"] for session in replayed):
         raise Refused(f"{plan.corpus.name}: no session is long enough to be cut (16 results and 5 more after a cut).")
+    results = Results(replayed, plan.seed)
     stamp = _stamp(plan, results, given)
     tables = summarise(results)
     if given["as_json"]:

@@ -28,6 +28,10 @@ FINISHED_SECONDS = 3_600
 """A file that changed within the hour may belong to a session that is still going on."""
 
 
+LEFT_OUT = "\0"
+"""Stands before a reason: no folder begins with it."""
+
+
 class Learned(NamedTuple):
     """What one project gained."""
 
@@ -67,9 +71,11 @@ def learn(paths: tuple[Path, ...], project: str | None, *, forget: bool, as_json
         click.echo(f"Removed {file}" if existed else "There was nothing to forget.")
         return
     memories = Memories.load(file, weights.VERSION)
-    groups, left_out = _read_all(_files(paths), memories, project)
-    learned = [done for folder, recordings in sorted(groups.items()) if (done := _learn(memories, folder, recordings))]
-    if learned:
+    groups, left_out = _sort(_files(paths), memories, project)
+    learned = [
+        done for folder, files in sorted(groups.items()) if (done := _learn(memories, folder, files)) is not None
+    ]
+    if groups:
         memories.save(file)
     if as_json:
         click.echo(json.dumps(_as_json(learned, left_out, memories), indent=1))
@@ -93,50 +99,71 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return sorted(set(found), key=lambda path: (path.stat().st_mtime, path))
 
 
-def _read_all(
+def _sort(
     files: Iterable[Path], memories: Memories, project: str | None
-) -> tuple[dict[str, list[Recording]], dict[str, int]]:
-    """New sessions by project, and how many others were left out, by reason."""
-    from jev_engine.plugins import load_plugins  # noqa: PLC0415
-
-    plugins = load_plugins()
-    groups: dict[str, list[Recording]] = defaultdict(list)
+) -> tuple[dict[str, list[Path]], dict[str, int]]:
+    """New session files by project, and how many others were left out, by reason."""
+    groups: dict[str, list[Path]] = defaultdict(list)
     left_out: dict[str, int] = defaultdict(int)
     for path in files:
-        if time.time() - path.stat().st_mtime < FINISHED_SECONDS:
-            left_out["changed within the last hour"] += 1
-            continue
-        try:
-            outcome = _read(path, plugins, memories, project)
-        except (Refused, ValueError, LookupError, RecursionError):
-            outcome = "not a session"
-        if isinstance(outcome, str):
-            left_out[outcome] += 1
+        outcome = _project_of(path, memories, project)
+        if outcome.startswith(LEFT_OUT):
+            left_out[outcome.removeprefix(LEFT_OUT)] += 1
         else:
-            groups[outcome[0]].append(outcome[1])
+            groups[outcome].append(path)
     return dict(groups), dict(left_out)
 
 
-def _read(path: Path, plugins: Any, memories: Memories, project: str | None) -> tuple[str, Recording] | str:
-    """The project and recording in a file, or why it is left out."""
-    from jev_engine.evaluate.learning import Recording  # noqa: PLC0415
+def _project_of(path: Path, memories: Memories, project: str | None) -> str:
+    """The folder a session was recorded in, or why it is left out."""
     from jev_engine.memory import folder_of  # noqa: PLC0415
 
-    messages = read_session(str(path)).messages
+    if time.time() - path.stat().st_mtime < FINISHED_SECONDS:
+        return LEFT_OUT + "changed within the last hour"
+    try:
+        messages = read_session(str(path)).messages
+    except (Refused, RecursionError):
+        return LEFT_OUT + "not a session"
     folder = folder_of(messages) or (None if project is None else str(Path(project).expanduser().absolute()))
     if folder is None:
-        return "no folder recorded (name one with --project)"
-    name = memories.digest(str(path.absolute()))
+        return LEFT_OUT + ("no folder recorded (name one with --project)" if _is_session(messages) else "not a session")
     known = memories.get(folder)
-    if known is not None and name in known.seen:
-        return "learned before"
-    adapter = plugins.sniff(messages)
-    if adapter is None:
-        return "not a session"
-    return folder, Recording(name, messages, adapter, adapter.read(messages))
+    if known is not None and _name(path, memories) in known.seen:
+        return LEFT_OUT + "learned before"
+    return folder if _is_session(messages) else LEFT_OUT + "not a session"
 
 
-def _learn(memories: Memories, folder: str, recordings: list[Recording]) -> Learned | None:
+def _is_session(messages: list[Any]) -> bool:
+    from jev_engine.plugins import load_plugins  # noqa: PLC0415
+
+    return load_plugins().sniff(messages) is not None
+
+
+def _name(path: Path, memories: Memories) -> str:
+    return memories.digest(str(path.absolute()))
+
+
+def _read(paths: Iterable[Path]) -> Iterator[Recording]:
+    """The sessions in these files, one at a time: together they would not fit."""
+    from jev_engine.errors import JevEngineError  # noqa: PLC0415
+    from jev_engine.evaluate.learning import Recording  # noqa: PLC0415
+    from jev_engine.plugins import load_plugins  # noqa: PLC0415
+
+    plugins = load_plugins()
+    for path in paths:
+        messages = read_session(str(path)).messages
+        adapter = plugins.sniff(messages)
+        if adapter is None:
+            continue
+        try:
+            transcript = adapter.read(messages)
+        except JevEngineError as error:
+            click.echo(f"Warning: {path.name} was left out: {error}", err=True)
+            continue
+        yield Recording(path.name, messages, adapter, transcript)
+
+
+def _learn(memories: Memories, folder: str, paths: list[Path]) -> Learned | None:
     """Add the new sessions of one project to its memory."""
     from jev_engine.evaluate import learning  # noqa: PLC0415
     from jev_engine.evaluate.memory import ProjectMemory  # noqa: PLC0415
@@ -144,10 +171,10 @@ def _learn(memories: Memories, folder: str, recordings: list[Recording]) -> Lear
 
     known = memories.get(folder)
     memory = ProjectMemory() if known is None else ProjectMemory.from_dict(known.counts)
-    is_common = learning.is_common_in(recordings, folder)
-    rows = [learning.label_recording(recording, is_common) for recording in recordings]
+    is_common = learning.is_common_in(_read(paths), folder)
+    rows = [learning.label_recording(recording, is_common) for recording in _read(paths)]
     before, after = learning.learn(memory, rows)
-    seen = [*(known.seen if known else []), *[recording.name for recording in recordings]]
+    seen = [*(known.seen if known else []), *[_name(path, memories) for path in paths]]
     slope, intercept = memory.fit()
     memories.put(folder, Remembered(slope, intercept, memory.sessions, memory.as_dict(), seen))
     if not before:

@@ -24,8 +24,8 @@ __all__ = ["READ_ONLY", "Opened", "look", "open_session", "wait_for", "warn_of_u
 
 CLAUDE_CODE = "claude-code"
 READ_ONLY = (
-    "this form cannot be written yet: parent links and thinking blocks have to change with it, which comes with a later "
-    "version."
+    "this form cannot be written yet: parent links and thinking blocks have to change with it, which comes with a "
+    "later version."
 )
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # Pins that would hide whether a pattern matches anything.

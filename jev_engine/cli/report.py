@@ -10,6 +10,7 @@ from jev_engine.cli.show import CallRow, call_table, console_for, emit, emit_fac
 
 if TYPE_CHECKING:
     from rich.console import Console
+
     from jev_engine.result import CompressionResult
 
 __all__ = ["Ending", "show_compression"]

@@ -87,11 +87,9 @@ def bill_table(results: Results) -> Table:
         rows.append([name, median, *parts, *misses, *net])
     about = (
         "One pass at each cut and the calls that really followed, as shares of their input bill (cached read 0.1,"
-        " write 1.25,"
-        " output 5 times a fresh input token). Break-even: median over passes that free something. A miss costs"
-        " extra calls"
-        " and fetching the result again. Cuts are imagined at every size of context: a host that waits for its trigger"
-        " breaks the cache more rarely and frees more at once."
+        " write 1.25, output 5 times a fresh input token). Break-even: median over passes that free something. A miss"
+        " costs extra calls and fetching the result again. Cuts are imagined at every size of context: a host that"
+        " waits for its trigger breaks the cache more rarely and frees more at once."
     )
     columns = (
         "policy", "break-even calls", "saved %", "rewriting %", *[f"misses x{cost} %" for cost in EXTRA_CALLS],

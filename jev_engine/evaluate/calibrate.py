@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-from jev_engine.answers import Evidence, logit
+from jev_engine.answers import Belief, Evidence, logit
 from jev_engine.calibration import Calibration
 
-__all__ = ["Answer", "fit_calibrations", "fit_evidence", "log_loss", "read_answers", "reliability"]
+__all__ = ["PRIOR", "Answer", "fit_calibrations", "fit_evidence", "log_loss", "read_answers", "reliability"]
 
 BINS_PER_UNIT = 20
 """Bins per unit of log-odds while fitting: rounding moves a probability by at most 0.6 points."""
+PRIOR = Belief().result
+"""What is believed before anything is fitted."""
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 CLIPS = (0.5, 1.0, 1.5, 2.0, 3.0)
 """First grid; finer ones follow around the best. A clip over 3 would let one answer change odds 20 times."""
@@ -36,14 +38,14 @@ class Answer(NamedTuple):
 
     judge: str
     model: str
-    questions: str
+    question_version: str
     raw: float
     p_local: float
     needed: bool
 
 
 def read_answers(lines: Iterable[str]) -> list[Answer]:
-    """Answers from JSON Lines with `raw`, `p_local`, `needed`, and `judge`, `model`, `questions` where known.
+    """Answers from JSON Lines with `raw`, `p_local`, `needed`, and `judge`, `model`, `question_version` where known.
 
     Raises ValueError that names the line.
     """
@@ -60,8 +62,8 @@ def read_answers(lines: Iterable[str]) -> list[Answer]:
             raise ValueError(f"line {number} is no recorded answer: {what}") from None
         if not (0 <= raw <= 1 and 0 <= p_local <= 1 and needed in (0, 1)):
             raise ValueError(f"line {number}: raw and p_local are probabilities, needed is true or false")
-        judge, model, questions = (str(record.get(name) or "") for name in ("judge", "model", "questions"))
-        found.append(Answer(judge, model, questions, raw, p_local, bool(needed)))
+        judge, model, wording = (str(record.get(name) or "") for name in ("judge", "model", "question_version"))
+        found.append(Answer(judge, model, wording, raw, p_local, bool(needed)))
     return found
 
 
@@ -76,7 +78,7 @@ def log_loss(answers: Sequence[Answer], evidence: Evidence) -> float:
 
 def fit_evidence(answers: Sequence[Answer]) -> Evidence:
     """The map with the least log loss, pulled towards the prior one; deterministic."""
-    prior = Evidence()
+    prior = PRIOR
     binned: Counter[tuple[int, int, bool]] = Counter()
     for answer in answers:
         place = round(logit(answer.p_local) * BINS_PER_UNIT), round(logit(answer.raw) * BINS_PER_UNIT)
@@ -123,7 +125,7 @@ def fit_calibrations(answers: Sequence[Answer]) -> tuple[list[Calibration], list
                            f"{FEWEST_NEEDED} needed and {FEWEST_NEEDED} not are wanted")  # fmt: skip
             continue
         evidence = fit_evidence(group)
-        losses = log_loss(group, Evidence()), log_loss(group, evidence)
+        losses = log_loss(group, PRIOR), log_loss(group, evidence)
         fitted.append(Calibration(*names, evidence, len(group), needed, *losses))
     return fitted, refused
 

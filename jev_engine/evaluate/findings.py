@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from jev_engine.evaluate.bill import bill_of
 from jev_engine.evaluate.bootstrap import Measure
 from jev_engine.evaluate.policies import POLICIES
 from jev_engine.evaluate.results import Results
 from jev_engine.evaluate.tables import Cell, Table
 
-__all__ = ["WEAK_AUC", "findings_table", "worth_names"]
+__all__ = ["WEAK_AUC", "budget_names", "findings_table", "worth_names"]
 
 Floats = NDArray[np.float64]
 Row = list[Cell]
@@ -31,6 +32,7 @@ def findings_table(results: Results) -> Table:
     rows = [
         *_judge(results),
         *_default(results),
+        *_money(results),
         *_orders(results),
         *_heads(results),
         *_rules(results),
@@ -38,8 +40,7 @@ def findings_table(results: Results) -> Table:
     ]
     about = (
         "Measured on this corpus, with 95 % intervals over sessions. Fewer misses: how much smaller the number of"
-        " needed"
-        " results lost is, at the freed share named in the row. Negative results stand here like any other."
+        " needed results lost is, at the freed share named in the row. Negative results stand here like any other."
     )
     return Table("summary", "Summary", about, ("question", "measured", "reading"), rows)
 
@@ -50,6 +51,11 @@ def _read(fewer: Measure) -> str:
     if fewer.low > 0:
         return "better"
     return "worse" if fewer.high < 0 else "no difference shown"
+
+
+def budget_names(results: Results) -> list[str]:
+    """The replayed policies that spend a budget of expected misses."""
+    return [policy.name for policy in POLICIES if policy.group == "budget" and policy.name in results.policies]
 
 
 def worth_names(results: Results, ending: str = "") -> list[str]:
@@ -77,6 +83,10 @@ def _judge(results: Results) -> Iterator[Row]:
     misses, fewer = results.fewer_at_freed(mine, base)
     freed = boot.mean(results.freed(base)).value
     yield [f"`worth` against keep-last-10, both freeing {freed:.1%}: fewer misses %", fewer, _read(fewer)]
+    if budget_names(results):
+        spent = results.fewer_at_freed(budget_names(results), base)[1]
+        question = f"A budget of expected misses instead of a price, at the same {freed:.1%}: fewer misses %"
+        yield [question, spent, _read(spent)]
     for title, ending in (("age and size alone", ", age and size"), ("a constant p", ", constant p")):
         others = results.fewer_at_freed(worth_names(results, ending), base)[0]
         if misses is not None and others is not None:
@@ -105,6 +115,20 @@ def _default(results: Results) -> Iterator[Row]:
     if "worth 5" in results.policies:
         ratio = boot.ratio(results.column("worth 5", "predicted"), results.column("worth 5", "missed"), ".2f")
         yield ["Expected over actual misses of “worth 5”", ratio, "1 is calibrated"]
+
+
+def _money(results: Results) -> Iterator[Row]:
+    boot = results.boot
+    base = "keep last 10"
+    for name in ("balanced, as shipped", "worth 5", "reference, asked judge"):
+        if name in results.policies and base in results.policies:
+            mine, other = bill_of(results, name), bill_of(results, base)
+            total = boot.per_session(mine.total)
+            gap = boot.ratio_of_sessions(boot.per_session(mine.net(5) - other.net(5)), total)
+            question = (
+                f"Input bill after one pass where a miss costs 5 calls: “{name}” saves more than keep-last-10, points"
+            )
+            yield [question, gap, _read(gap)]
 
 
 def _orders(results: Results) -> Iterator[Row]:

@@ -62,7 +62,6 @@ def weights_source(blend: Blend, version: str, origin: str) -> str:
         f"{origin}",
         '"""',
         "",
-        "# ruff: noqa",
         "# fmt: off",
         "from __future__ import annotations",
         "",

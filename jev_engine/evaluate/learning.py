@@ -51,10 +51,10 @@ class Gain(NamedTuple):
 
 def is_common_in(recordings: Iterable[Recording], project: str) -> Callable[[bytes], bool]:
     """What proves nothing here: the shipped vocabulary, and what most sessions of the project contain."""
-    sessions = [
+    sessions = (
         Session(recording.name, project, recording.adapter.name, _as_corpus(recording.transcript))
         for recording in recordings
-    ]
+    )
     own = count_vocabulary(sessions)
     own.common = frozenset()  # one user's projects are too few to tell what is common everywhere
     try:

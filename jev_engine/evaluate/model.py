@@ -41,8 +41,6 @@ class Member(NamedTuple):
     rate: float
     share: float
     """Its weight in the mean."""
-    by_direction: bool
-    """Whether `_MONOTONE` holds."""
     by_size: bool
     """Whether large results weigh more in its training."""
     options: tuple[tuple[str, Any], ...] = ()
@@ -56,22 +54,17 @@ _NO_TURNS = tuple(name for name in _BASE if name != "age_turns")
 # What kind of file it is says more about the project than about the result.
 _NO_FILE_TYPE = tuple(name for name in _NO_TURNS if name not in ("partial", "is_code", "is_test", "is_doc"))
 _RANDOM_SPLITS = (("extra_trees", True), ("colsample_bytree", 0.3))
-_MONOTONE = ("age", "superseded", "later_reads", "failed"), (
-    "chars", "lines", "atoms", "exclusive", "exclusive_lines", "unused", "planned_file",
-    *[name for name in FEATURES if name.startswith(("near_", "shared_"))],
-)  # fmt: skip
-"""Columns that can only speak against need, and for it: what common sense fixes need not be learned."""
 _SIMPLE = ("age", "chars", *[name for name in FEATURES if name.startswith("kind_") and name != "kind_share"])
 
 BLEND = (
-    Member("style", (*_NO_TURNS, *_STYLE), 90, 8, 0.1, 2, True, True, _RANDOM_SPLITS),
-    Member("style, all sizes alike", (*_BASE, *_STYLE), 90, 8, 0.1, 1, True, False, _RANDOM_SPLITS),
-    Member("quoted", (*_NO_FILE_TYPE, "quoted"), 90, 8, 0.1, 2, True, False, _RANDOM_SPLITS),
-    Member("simple", _SIMPLE, 50, 8, 0.1, 1, False, False),
-    Member("linear", _BASE, 0, 0, 0.0, 1, False, True),
+    Member("style", (*_NO_TURNS, *_STYLE), 90, 8, 0.1, 2, by_size=True, options=_RANDOM_SPLITS),
+    Member("style, all sizes alike", (*_BASE, *_STYLE), 90, 8, 0.1, 1, by_size=False, options=_RANDOM_SPLITS),
+    Member("quoted", (*_NO_FILE_TYPE, "quoted"), 90, 8, 0.1, 2, by_size=False, options=_RANDOM_SPLITS),
+    Member("simple", _SIMPLE, 50, 8, 0.1, 1, by_size=False),
+    Member("linear", _BASE, 0, 0, 0.0, 1, by_size=True),
 )
 """What ships; how it was chosen is told in docs/training-report.md."""
-PLAIN = (Member("age, size and kind", _SIMPLE, 100, 15, 0.05, 1, False, False),)
+PLAIN = (Member("age, size and kind", _SIMPLE, 100, 15, 0.05, 1, by_size=False),)
 """The judge of age, size and kind alone, to compare with."""
 
 
@@ -140,19 +133,14 @@ def fit_blend(features: Floats, needed: Flags, weights: Floats, seed: int, membe
     """Fit all parts; the same data and seed give the same blend."""
     boosters, linears = [], []
     by_size = weights * size_weights(features)
-    for place, member in enumerate(members):
+    for member in members:
         columns = [FEATURES.index(name) for name in member.columns]
         weighed = by_size if member.by_size else weights
         if member.trees:
-            boosters.append((_fit_booster(features[:, columns], needed, weighed, seed + place, member), columns))
+            boosters.append((_fit_booster(features[:, columns], needed, weighed, seed, member), columns))
         else:
             linears.append(_fit_linear(features, columns, needed, weighed))
     return Blend(members, boosters, linears)
-
-
-def _directions(member: Member) -> list[int]:
-    against, towards = _MONOTONE
-    return [(name in towards) - (name in against) for name in member.columns]
 
 
 def _fit_booster(features: Floats, needed: Flags, weights: Floats, seed: int, member: Member) -> Any:
@@ -173,7 +161,6 @@ def _fit_booster(features: Floats, needed: Flags, weights: Floats, seed: int, me
         "num_threads": 1,
         "seed": seed,
         "verbose": -1,
-        "monotone_constraints": _directions(member) if member.by_direction else None,
         **dict(member.options),
     }
     data = lightgbm.Dataset(features, needed.astype(np.float64), weight=weights, free_raw_data=True)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jev_engine.evaluate.bootstrap import Bootstrap
-from jev_engine.evaluate.findings import worth_names
+from jev_engine.evaluate.corpus_tables import LOOK_BACK_STEPS, look_back_rows, needed_by
+from jev_engine.evaluate.findings import budget_names, worth_names
 from jev_engine.evaluate.results import Results
-from jev_engine.evaluate.summary import LOOK_BACK_STEPS, look_back_rows, needed_by
 
 mpl.use("Agg")  # before pyplot: no display is asked for
 
@@ -96,6 +96,7 @@ def _freed_against_missed(results: Results) -> Plot | None:
     known = results.policies
     lines = [
         ("worth, local judge", worth_names(results), BLUE, "o-"),
+        ("budget, local judge", budget_names(results), "#2f9fd0", "<-"),
         ("worth, age and size", worth_names(results, ", age and size"), GREEN, "^--"),
         ("worth, constant p", worth_names(results, ", constant p"), GREY, "v:"),
         ("keep last 3 … 20", [name for name in known if name.startswith("keep last")], ORANGE, "s-"),
@@ -155,8 +156,7 @@ def _reliability(results: Results) -> Plot | None:
         axes.set_yscale("log")
     caption = (
         f"{RELIABILITY_BINS} bins of equal mass on log axes, with 95 % intervals over sessions; on the dotted line"
-        f" predicted"
-        " and actual agree. A triangle at the bottom: none needed."
+        " predicted and actual agree. A triangle at the bottom: none needed."
     )
     return Plot("Reliability of the local judge", caption, done[0])
 
@@ -180,7 +180,7 @@ def _needed(results: Results, field: str) -> Plot | None:
         axes.bar(places, shares, color=BLUE, alpha=0.75, width=0.7, yerr=np.clip(np.array(ends).T, 0, None), ecolor=INK)
         axes.plot(places, p_means, "D", color=ORANGE, markersize=5, label="local judge's mean p")
         axes.set_xticks(places, names, rotation=40, ha="right", fontsize=8)
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(fontsize=8, frameon=False, loc="upper right" if field == "age" else "upper left")
     caption = "Share of results needed later, every row counting once, with 95 % intervals over sessions."
     return Plot(f"Needed by {what}", caption, done[0])
 
@@ -188,13 +188,13 @@ def _needed(results: Results, field: str) -> Plot | None:
 def _look_back(results: Results) -> Plot | None:
     steps = [f"{a + 1}-{b}" for a, b in LOOK_BACK_STEPS]
     places = np.arange(len(steps))
-    drawn = 0
+    if not results.lookbacks:
+        return None
     with _figure("calls after the boundary", "calls that look back, %") as (axes, done):
         for real, colour, shift, title in ((True, RED, -0.18, "real compactions"), (False, GREY, 0.18, "control")):
             names, backs, calls = look_back_rows(results, real=real)
             if not names:
                 continue
-            drawn += 1
             boot = Bootstrap(names, results.seed)
             shares = [boot.ratio(backs[:, step], calls[:, step]) for step in range(len(steps))]
             values = np.nan_to_num([share.value for share in shares])
@@ -206,8 +206,7 @@ def _look_back(results: Results) -> Plot | None:
         axes.set_xticks(places, steps)
         axes.legend(fontsize=8, frameon=False)
     caption = (
-        "A property of the corpus: its agents were compacted by their own hosts. The excess over the control is"
-        " what those"
-        " compactions cost in look-backs; ours cannot be measured without a live agent."
+        "A property of the corpus: its agents were compacted by their own hosts. The excess over the control is what"
+        " those compactions cost in look-backs; ours cannot be measured without a live agent."
     )
-    return Plot("Look-backs after real compactions", caption, done[0]) if drawn else None
+    return Plot("Look-backs after real compactions", caption, done[0])

@@ -8,16 +8,17 @@ To add a policy, add one entry to `POLICIES`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from jev_engine.answers import Evidence, RawAnswer
+from jev_engine.answers import Belief, RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.judges.features import FEATURES, FeatureTable
 from jev_engine.transcript import ToolCall
 
-__all__ = ["BASE_RATE", "POLICIES", "Policy", "View", "choose", "luck", "published_medians"]
+__all__ = ["BASE_RATE", "POLICIES", "Policy", "View", "age_and_size", "choose", "luck", "published_medians"]
 
 Answers = dict[int, RawAnswer]
 
@@ -111,12 +112,16 @@ class View:
         return luck(*self.place, call.number)
 
 
+_CONFIGS: dict[str, EngineConfig] = {}
+"""Checked settings by policy: checking costs more than deciding."""
+
+
 class Policy(NamedTuple):
     """One way to choose what goes."""
 
     name: str
     group: str
-    """`recency`, `rule`, `head`, `others`, `threshold`, `worth`, `baseline worth`, `order` or `bound`."""
+    """`recency`, `rule`, `head`, `others`, `threshold`, `worth`, `baseline worth`, `budget`, `order` or `bound`."""
     settings: Mapping[str, Any]
     """For `EngineConfig`."""
     answers: Callable[[View], Answers]
@@ -126,7 +131,9 @@ class Policy(NamedTuple):
 
     def config(self) -> EngineConfig:
         """Its settings, checked."""
-        return EngineConfig(**self.settings)
+        if self.name not in _CONFIGS:
+            _CONFIGS[self.name] = EngineConfig(**self.settings)
+        return _CONFIGS[self.name]
 
 
 def published_medians(view: View) -> Answers:
@@ -139,6 +146,23 @@ def published_medians(view: View) -> Answers:
         call.number: RawAnswer(near(CALL_MEDIAN, "call", call.number), near(RESULT_MEDIAN, "result", call.number))
         for call in view.calls
     }
+
+
+# Share of results needed by age in calls, and relative to the mean by size in characters [reference/evaluation.md
+# section 4].
+_AGES, _BY_AGE = (1, 2, 3, 5, 10, 20, 40, 80, 160), (15.4, 11.4, 10.0, 9.5, 9.4, 7.8, 3.7, 2.1, 1.2, 0.7)
+_SIZES, _BY_SIZE = (300, 1_500, 4_000, 10_000, 30_000), (0.1, 0.5, 1.4, 2.6, 4.5, 6.5)
+_MOST = 0.6
+
+
+def age_and_size(view: View) -> Answers:
+    """A judge of two tables: how often results of this age are needed, times how often those of this size."""
+    answers = {}
+    for call in view.calls:
+        by_age = _BY_AGE[bisect_left(_AGES, view.ages[call.number])] / 100
+        by_size = _BY_SIZE[bisect_left(_SIZES, view.chars(call))]
+        answers[call.number] = RawAnswer(1.0, min(_MOST, by_age * by_size))
+    return answers
 
 
 def _out(view: View, is_out: Callable[[ToolCall], bool]) -> Answers:
@@ -178,8 +202,8 @@ def _asked(view: View) -> Answers:
 
 
 def _asked_on_local(view: View) -> Answers:
-    """The asked judge as evidence on top of the local one, by the prior of `Evidence`."""
-    prior = Evidence()
+    """The asked judge as evidence on top of the local one, by the prior of `Belief`."""
+    prior = Belief().result
     silent = RawAnswer(None, None)
     return {
         number: RawAnswer(mine.p_call, prior.step(mine.p_result, view.asked.get(number, silent).p_result))
@@ -226,6 +250,23 @@ def _first(order: Order, share: float) -> Callable[[View], Answers]:
     return answers
 
 
+def _budget(misses: float) -> Callable[[View], Answers]:
+    """Take by lowest p per character while the sum of p stays within a budget of expected misses."""
+
+    def answers(view: View) -> Answers:
+        old = [call for call in view.calls if view.ages[call.number] > PINNED and view.chars(call) > STUB_CHARS]
+        out: set[int] = set()
+        spent = 0.0
+        for call in sorted(old, key=lambda call: (view.p_local(call) / view.chars(call), call.number)):
+            spent += view.p_local(call)
+            if spent > misses:
+                break
+            out.add(call.number)
+        return _out(view, lambda call: call.number in out)
+
+    return answers
+
+
 def _select(name: str, group: str, answers: Callable[[View], Answers], **settings: Any) -> Policy:
     return Policy(name, group, {**SELECT, **settings}, answers)
 
@@ -234,6 +275,8 @@ THRESHOLDS = (0.05, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.60, 0.70)
 MISS_COSTS = (0.1, 0.3, 0.5, 1, 2, 3, 4, 5, 7, 10, 15, 20, 30)
 BASELINE_COSTS = (0.1, 0.3, 1, 3, 5, 10, 20)
 """Prices at which the same rule is run without the judge, to meet keep-last-N at its freed share."""
+BUDGETS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0)
+"""Expected misses a pass may spend: the rule the judge was first measured with [reference/evaluation2.md section 1]."""
 PIN_LONG = {"pin_short_chars": 1_500}
 """The pins under which peers run Jev: newest three calls and results of at most 1,500 characters."""
 
@@ -248,6 +291,7 @@ POLICIES: tuple[Policy, ...] = (
         Policy(f"worth {cost:g}, age and size", "baseline worth", {"miss_cost": cost}, _rules)
         for cost in BASELINE_COSTS
     ],
+    *[_select(f"budget {misses:g}", "budget", _budget(misses)) for misses in BUDGETS],
     *[_select(f"keep last {count}", "recency", _every, pin_newest_calls=count) for count in (3, 5, 10, 15, 20)],
     _select("all but the last 3 and short results", "head", _every, **PIN_LONG),
     _select("the same, 300-character head stays", "head", _every, head_chars=300, **PIN_LONG),

@@ -12,22 +12,24 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jev_engine import hookimpl
 from jev_engine.answers import RawAnswer
 from jev_engine.decisions import ANSWER_TOKENS, REFETCH_TOKENS, Decision
 from jev_engine.engine import ContextEngine
 from jev_engine.evaluate.corpus import Segment, Session, cuts_of
 from jev_engine.evaluate.hindsight import THETA, Hindsight, look_back, tokens_of
 from jev_engine.evaluate.lookback import boundaries_of
-from jev_engine.evaluate.policies import Policy, View, published_medians
+from jev_engine.evaluate.policies import Policy, View, age_and_size, published_medians
 from jev_engine.evaluate.vocabulary import Vocabulary
 from jev_engine.judges import JudgeRequest, Verdict
 from jev_engine.judges.features import FEATURES, FeatureCache, FeatureTable, tabulate
-from jev_engine.judges.local import floor_of, is_unfamiliar, p_call_of, p_result_of
-from jev_engine.judges.rules import answer_by_rules
+from jev_engine.judges.local import is_unfamiliar, probabilities_of
+from jev_engine.plugins import load_plugins
 from jev_engine.result import CompressionResult
+from jev_engine.transcript import Transcript
 
 __all__ = ["PASS_FIELDS", "FixedJudge", "Recorded", "replay_session", "rows_at", "units_lost"]
 
@@ -61,11 +63,44 @@ class FixedJudge:
         return Verdict({key: answer for key, answer in numbers if answer is not None})
 
 
+class _ReadOnce:
+    """The adapter of the corpus, but each history is read once, however many policies look at it.
+
+    A dry run changes nothing of a transcript that a later one would see.
+    """
+
+    name = "recorded"
+
+    def __init__(self) -> None:
+        self._adapter = load_plugins(entry_points=False).adapter(HOST)
+        self._messages: Sequence[Any] = ()
+        self.transcript: Transcript = self._adapter.read(())
+        """Of the history that is held."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+    def hold(self, messages: Sequence[Any]) -> None:
+        """Read a history, and give the same transcript for it until another one is held."""
+        self._messages, self.transcript = messages, self._adapter.read(messages)
+
+    def read(self, messages: Sequence[Any]) -> Transcript:
+        """The transcript of a history."""
+        return self.transcript if messages is self._messages else self._adapter.read(messages)
+
+    @hookimpl
+    def register_adapters(self, register: Callable[[Any], None]) -> None:
+        """Hand itself to an engine."""
+        register(self)
+
+
 class _Cut(NamedTuple):
     """One imagined compaction and what is needed to score it."""
 
     segment: Segment
     row: int
+    messages: list[dict[str, Any]]
+    """The history as it stood."""
     hindsight: Hindsight
     view: View
 
@@ -128,7 +163,8 @@ async def _replay_segment(
     recorded: Recorded | None,
 ) -> list[dict[str, Any]]:
     """One engine and one cache of features for all cuts of a segment: texts are worked on once."""
-    engine = ContextEngine()
+    reader = _ReadOnce()
+    engine = ContextEngine(plugins=load_plugins([reader], entry_points=False))
     cache = FeatureCache()
     session = segment.session.session_id
     found = []
@@ -139,11 +175,11 @@ async def _replay_segment(
         view = View(table, (seed, session, segment.number, row), needed)
         fold = folds.get((session, segment.number, row))
         view.local = _local_answers(table, fold)
-        rules = answer_by_rules(segment.before(row), _keyed(view))
-        view.rules = {call.number: rules[call.key] for call in view.calls}
-        cut = _Cut(segment, row, hindsight, view)
+        view.rules = age_and_size(view)
+        cut = _Cut(segment, row, segment.messages[:row], hindsight, view)
+        reader.hold(cut.messages)
         first = await _pass(engine, cut, policies[0], published_medians(view))
-        keys = {each.call.number: each.call.key for each in first.decisions}
+        keys = {call.number: call.key for call in reader.transcript.calls}
         view.asked = published_medians(view) if recorded is None else _recorded_answers(recorded, keys)
         record = _describe(cut, first, verdicts, is_unseen=fold is not None)
         for policy in policies:
@@ -151,13 +187,6 @@ async def _replay_segment(
             record["policies"][policy.name] = _measure(cut, done)
         found.append(record)
     return found
-
-
-def _keyed(view: View) -> list[Any]:
-    """The calls under keys of their own: rules answer by key, and pairing by number is all that is wanted here."""
-    for call in view.calls:
-        call.key = str(call.number)
-    return view.calls
 
 
 def _local_answers(table: FeatureTable, fold: Mapping[int, float] | None) -> dict[int, RawAnswer]:
@@ -168,9 +197,8 @@ def _local_answers(table: FeatureTable, fold: Mapping[int, float] | None) -> dic
     answers = {}
     for call, row, unit in zip(table.calls, table.rows, table.timeline.units, strict=True):
         log_odds = fold[call.number] if fold is not None and call.number in fold else weights.log_odds(row)
-        floor = floor_of(unit, row[_AGE], is_unfamiliar=unfamiliar)
-        p_call = p_call_of(unit.info.call_class, row[_AGE], unit.argument_chars)
-        answers[call.number] = RawAnswer(p_call, max(p_result_of(log_odds, None), floor))
+        known = probabilities_of(unit, row[_AGE], log_odds, None, is_unfamiliar=unfamiliar)
+        answers[call.number] = RawAnswer(*known)
     return answers
 
 
@@ -184,10 +212,9 @@ async def _pass(
     """One pass of the real engine. A forced pass with nothing to free keeps to its prices and never declines."""
     engine.config = policy.config()
     engine.judge = FixedJudge(answers, is_calibrated=policy.is_calibrated)
-    messages = cut.segment.messages[: cut.row]
     if policy.is_gated:
-        return await engine.compress(messages, host=HOST, dry_run=True)
-    return await engine.compress(messages, 1, force=True, host=HOST, dry_run=True)
+        return await engine.compress(cut.messages, host=_ReadOnce.name, dry_run=True)
+    return await engine.compress(cut.messages, 1, force=True, host=_ReadOnce.name, dry_run=True)
 
 
 def units_lost(hindsight: Hindsight, row: int, left: Mapping[int, str]) -> list[int]:

@@ -39,7 +39,7 @@ td:first-child, .words td:last-child { white-space: normal; min-width: 9rem; }
 .words td:first-child { min-width: 13rem; }
 tbody tr:last-child td { border-bottom: 0; }
 tbody tr:nth-child(even) { background: var(--band); }
-.interval { color: var(--soft); }
+.interval { color: var(--soft); white-space: nowrap; }
 .plots { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; }
 figure h3 { font-size: .95rem; margin: 0 0 .2rem; }

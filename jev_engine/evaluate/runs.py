@@ -32,7 +32,9 @@ Say = Callable[[int, int], None]
 
 # Rooms whose code changes no replayed number.
 _OUTSIDE = ("cli", "serve", "audit", "testing", "docs")
-_VIEWS = frozenset("summary findings results tables bootstrap report plots bill train model training_report".split())
+_VIEWS = frozenset(
+    "summary findings corpus_tables results tables bootstrap report plots bill train model training_report".split()
+)
 
 
 KEEP_RUNS = 6
@@ -54,8 +56,9 @@ class Plan(NamedTuple):
     jobs: int = 1
 
 
+@cache
 def code_version() -> str:
-    """The package version, and a digest of the code that replayed numbers depend on."""
+    """The package version, and a digest of the code that replayed numbers depend on, as it was when first asked for."""
     digest = blake2b(digest_size=4)
     root = Path(str(files("jev_engine")))
     for path in sorted(root.rglob("*.py")):

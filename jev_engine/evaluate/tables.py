@@ -29,8 +29,7 @@ class Stamp(NamedTuple):
         """One line of it."""
         return (
             f"corpus {self.corpus_hash} · label {self.label} · code {self.code} · seed {self.seed} · judge:"
-            f" {self.judge}"
-            f" · {self.command}"
+            f" {self.judge} · {self.command}"
         )
 
 

@@ -14,7 +14,10 @@ from jev_engine.answers import RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.transcript import ToolCall, Transcript
 
-__all__ = ["Asker", "Judge", "JudgeRequest", "RawAnswer", "Verdict"]
+__all__ = ["DEADLINE_SECONDS", "Asker", "Judge", "JudgeRequest", "RawAnswer", "Verdict"]
+
+DEADLINE_SECONDS = 10.0
+"""For all requests of a pass: a vendor's P95 is 0.4 s, and a cold request with 400 questions took 1.3 s."""
 
 
 class JudgeRequest(NamedTuple):

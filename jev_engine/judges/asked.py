@@ -13,10 +13,10 @@ from typing import Any
 
 import anyio
 
-from jev_engine.answers import Calibration, RawAnswer
+from jev_engine.answers import Belief, RawAnswer
 from jev_engine.errors import BadAnswer, JudgeUnavailable, RequestTooLarge
-from jev_engine.judges import Asker, JudgeRequest, Verdict
-from jev_engine.judges.calibration import prior_for
+from jev_engine.judges import DEADLINE_SECONDS, Asker, JudgeRequest, Verdict
+from jev_engine.judges.belief import prior_for
 from jev_engine.judges.endpoints import Budget
 from jev_engine.judges.planning import PlannedRequest, budget_for, plan_requests
 from jev_engine.judges.privacy import Cleaner, Redactor
@@ -28,10 +28,9 @@ from jev_engine.transcript import ToolCall
 
 __all__ = ["AskedJudge", "PlannedRequest", "plan_requests", "read_answers"]
 
-DEADLINE_SECONDS = 10.0
-"""For all requests of a pass together; what has not arrived by then stays undecided."""
 HALVINGS = 4
 """How often a request that is too large is made smaller: to a sixteenth at least."""
+SIMILAR_SIZE = 0.8
 REMEMBERED = 50_000
 """Answers kept, so that no unit is asked about twice under the same goal."""
 FAULT_CHARS = 200
@@ -44,7 +43,7 @@ class AskedJudge:
 
     What an asker may have beside `ask`, and this judge uses: `budget`, `price` (dollars for a million tokens),
     `model`, and `connect()`, a block that gives the asker of one pass.
-    `redactors` come on top of the built-in one; `calibration` says how far answers are believed.
+    `redactors` come on top of the built-in one; `belief` says how far answers are believed.
     """
 
     is_calibrated = False
@@ -57,7 +56,7 @@ class AskedJudge:
         wording: Wording = WORDING,
         deadline_seconds: float = DEADLINE_SECONDS,
         redactors: Sequence[Redactor] = (),
-        calibration: Calibration | None = None,
+        belief: Belief | None = None,
         remember: bool = True,
     ) -> None:
         self.asker = asker
@@ -65,7 +64,7 @@ class AskedJudge:
         self.wording = wording
         self.deadline_seconds = deadline_seconds
         self.model: str | None = getattr(asker, "model", None)
-        self.calibration = calibration or prior_for(self.model, wording.version)
+        self.belief = belief or prior_for(self.model)
         self._budget: Budget | None = getattr(asker, "budget", None)
         self.price: float | None = getattr(asker, "price", None)
         self._cleaner = Cleaner(redactors)
@@ -174,12 +173,13 @@ class _Asking:
         if scope.cancelled_caught:
             self._note(f"Deadline: {self._open} requests without an answer after {self._judge.deadline_seconds:g} s")
         elif self._too_large:
-            self._note(f"RequestTooLarge: {len(self._too_large)} units are refused in requests of {budget.request_tokens:,} tokens")
+            size = f"{budget.request_tokens:,} tokens"
+            self._note(f"RequestTooLarge: {len(self._too_large)} units are refused even in requests of {size}")
 
     async def _one(self, planned: PlannedRequest, limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
-            if planned.cost >= self._refused_cost:
-                # As large as one that was refused a moment ago.
+            if planned.cost >= SIMILAR_SIZE * self._refused_cost:
+                # About as large as one that was refused a moment ago.
                 self._too_large.extend(planned.calls)
                 self._open -= 1
                 return
@@ -229,10 +229,10 @@ def read_answers(answers: Any, calls: Sequence[ToolCall]) -> dict[str, RawAnswer
 def read_probability(answer: Any) -> float | None:
     """One answer as a number from 0 to 1; None where there is none. Anything else raises BadAnswer."""
     if answer.__class__ is float and 0.0 <= answer <= 1.0:
-        return answer  # type: ignore[no-any-return]  # just seen to be a float
+        return answer
     if isinstance(answer, Mapping):
         if answer.get("type", "noul") != "noul" or "noul" not in answer:
-            raise BadAnswer(f"answer of type {str(answer.get('type'))[:40]!r} instead of 'noul'")
+            raise BadAnswer("answer is of another type than 'noul'")
         answer = answer["noul"]
         if answer is None:
             raise BadAnswer("answer is null")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from jev_engine.answers import Calibration, RawAnswer
+from jev_engine.answers import Belief, RawAnswer
 from jev_engine.judges import JudgeRequest, Verdict
 from jev_engine.judges.asked import AskedJudge
-from jev_engine.judges.rules import answer_by_rules
+from jev_engine.judges.local import LocalJudge
 from jev_engine.questions import fixed_cost, question_cost
 from jev_engine.tokens import whole
 from jev_engine.transcript import ToolCall, Transcript
 
 __all__ = ["SETTLED", "CascadeJudge", "LocalAnswers"]
 
-LocalAnswers = Callable[[Transcript, list[ToolCall]], Mapping[str, RawAnswer]]
+LocalAnswers = Callable[[Transcript, Sequence[ToolCall]], Mapping[str, RawAnswer]]
 """What the judge on this machine says, by unit key."""
 
 SETTLED = 0.004
@@ -35,20 +35,21 @@ class CascadeJudge:
         self,
         asked: AskedJudge,
         *,
-        local: LocalAnswers = answer_by_rules,
+        local: LocalAnswers | None = None,
         settled: float = SETTLED,
         name: str = "cascade",
     ) -> None:
         self.asked = asked
         self.name = name
-        self.calibration: Calibration = asked.calibration
-        self._local = local
+        self.belief: Belief = asked.belief
+        self._local = LocalJudge().answers if local is None else local
         self._settled = settled
 
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Ask about what is open; raises what `AskedJudge.judge` raises."""
-        known = self._local(request.transcript, list(request.candidates))
-        open_, settled = [], []
+        known = self._local(request.transcript, request.candidates)
+        open_: list[ToolCall] = []
+        settled: list[ToolCall] = []
         for call in request.candidates:
             answer = known.get(call.key)
             sure = answer is not None and answer.p_result is not None and answer.p_result <= self._settled

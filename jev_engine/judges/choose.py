@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jev_engine.errors import ConfigError
-from jev_engine.judges import Judge
+from jev_engine.judges import DEADLINE_SECONDS, Judge
 from jev_engine.judges.privacy import Redactor
 
 __all__ = ["JUDGES", "make_judge"]
@@ -25,7 +25,7 @@ def make_judge(
     calibration_file: Path | None = None,
     record: Path | None = None,
     replay: Path | None = None,
-    deadline_seconds: float | None = None,
+    deadline_seconds: float = DEADLINE_SECONDS,
 ) -> Judge | None:
     """The judge of that name; None for `local`, which the engine brings along.
 
@@ -46,13 +46,12 @@ def make_judge(
         raise ConfigError(f"no judge goes by {name!r}; known are {', '.join(JUDGES)}, or give a URL", setting="judge")
     # Everything below brings the network along: loaded only where it is wanted.
     from jev_engine.judges.asked import AskedJudge  # noqa: PLC0415
-    from jev_engine.judges.calibration import calibration_for  # noqa: PLC0415
+    from jev_engine.judges.belief import belief_for  # noqa: PLC0415
     from jev_engine.questions import WORDING  # noqa: PLC0415
 
     asker = _asker(endpoint or "typesafe", key=key, model=model, record=record, replay=replay)
-    calibration = calibration_for("jev", asker.model, WORDING.version, calibration_file)
-    limits = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
-    judge = AskedJudge(asker, name="jev", redactors=redactors, calibration=calibration, **limits)
+    belief = belief_for("jev", asker.model, WORDING.version, calibration_file)
+    judge = AskedJudge(asker, name="jev", redactors=redactors, belief=belief, deadline_seconds=deadline_seconds)
     if name == "cascade":
         from jev_engine.judges.cascade import CascadeJudge  # noqa: PLC0415
 

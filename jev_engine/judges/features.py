@@ -6,30 +6,17 @@ kept in a `FeatureCache`; a pass then costs set operations only. Everything is l
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Container, Iterator
 from math import log1p, sqrt
-from typing import Generic, TypeVar
 
-from jev_engine.atoms import facts_of, kept_atoms_of
-from jev_engine.judges.timeline import Kept, KeptFacts, Timeline, UnitFacts
-from jev_engine.tools import KINDS, argument_text, describe_call
-from jev_engine.transcript import Entry, ToolCall, Transcript
-
-Facts = TypeVar("Facts")
+from jev_engine.judges.cache import FeatureCache
+from jev_engine.judges.timeline import Kept, Timeline
+from jev_engine.tools import KINDS
+from jev_engine.transcript import Transcript
 
 __all__ = ["FEATURES", "FeatureCache", "FeatureTable", "tabulate"]
-
-CACHE_CHARS = 30_000_000
-"""Characters of text whose facts one generation of the cache may stand for; two generations are kept."""
-ERROR_CHARS = 3_000
-"""Characters of a result in which an error line is looked for [prototype/hindsight.py `index`]."""
-_ERROR_LINE = re.compile(r"(?mi)^(?:error|fatal|traceback|panic|exit code [1-9]|fail(?:ed|ure)?\b)")
-_COMMAND_KINDS = frozenset(("git", "test", "build", "shell"))
-_PLAN_TOOLS = frozenset("todowrite update_plan taskcreate exitplanmode todo".split())
-_CODE = frozenset("py go ts tsx js jsx rs java kt c cc cpp h cs rb php sh css scss vue svelte sql proto".split())
-_DOCS = frozenset("md mdx txt rst".split())
 
 FEATURES = (
     # where it stands
@@ -60,111 +47,52 @@ FEATURES = (
 """Names of the columns, in order. Counts and sizes are on a log scale (`log1p`), shares in 0..1."""
 
 
-class FeatureCache:
-    """Facts about texts already seen, within a bound: two generations, the older one dropped when the younger is full.
-
-    One per session; keys are the host's own strings, so nothing is copied.
-    """
-
-    __slots__ = ("_kept", "_units")
-
-    def __init__(self, limit_chars: int = CACHE_CHARS) -> None:
-        self._units: _Generations[UnitFacts] = _Generations(limit_chars)
-        self._kept: _Generations[KeptFacts] = _Generations(limit_chars)
-
-    def __len__(self) -> int:
-        return len(self._units) + len(self._kept)
-
-    def unit(self, call: ToolCall) -> UnitFacts:
-        """Facts about a call and its result."""
-        key = (call.tool, call.arguments, call.result, call.is_error)
-        found = self._units.get(key)
-        if found is None:
-            found = _unit_facts(call)
-            self._units.add(key, found, found.facts.chars + found.argument_chars)
-        return found
-
-    def kept(self, entry: Entry) -> KeptFacts:
-        """Facts about a message and the arguments of its calls."""
-        key = (entry.text, entry.reasoning, *[call.arguments for call in entry.calls])
-        found = self._kept.get(key)
-        if found is None:
-            found = _kept_facts(entry)
-            self._kept.add(key, found, found.chars)
-        return found
-
-
-class _Generations(Generic[Facts]):
-    """A cache of two generations."""
-
-    __slots__ = ("_chars", "_limit_chars", "_old", "_young")
-
-    def __init__(self, limit_chars: int) -> None:
-        self._limit_chars = limit_chars
-        self._young: dict[object, Facts] = {}
-        self._old: dict[object, Facts] = {}
-        self._chars = 0
-
-    def __len__(self) -> int:
-        return len(self._young) + len(self._old)
-
-    def get(self, key: object) -> Facts | None:
-        found = self._young.get(key)
-        if found is None and self._old:
-            found = self._old.pop(key, None)
-            if found is not None:
-                self._young[key] = found
-        return found
-
-    def add(self, key: object, facts: Facts, chars: int) -> None:
-        if self._chars > self._limit_chars:
-            self._old, self._young, self._chars = self._young, {}, 0
-        self._young[key] = facts
-        self._chars += chars
-
-
-def _unit_facts(call: ToolCall) -> UnitFacts:
-    result = call.result or ""
-    info = describe_call(call.tool, call.arguments)
-    failed = call.is_error
-    if not failed and info.kind in _COMMAND_KINDS:
-        failed = _ERROR_LINE.search(result[:ERROR_CHARS]) is not None
-    name = info.path.rsplit("/", 1)[-1]
-    extension = name.rsplit(".", 1)[-1].lower() if "." in name else ""
-    static = (
-        info.partial,
-        extension in _CODE,
-        "test" in info.path.lower() or "spec" in name.lower(),
-        extension in _DOCS,
-    )
-    plan = None
-    if info.kind == "meta" and call.tool.lower() in _PLAN_TOOLS:
-        plan = kept_atoms_of(argument_text(call.arguments))
-    return UnitFacts(facts_of(result), info, failed, static, plan, len(call.arguments))
-
-
-def _kept_facts(entry: Entry) -> KeptFacts:
-    text = entry.text + "\n" + entry.reasoning if entry.reasoning else entry.text
-    atoms = kept_atoms_of(text)
-    argument_chars = 0
-    for call in entry.calls:
-        arguments = argument_text(call.arguments)
-        argument_chars += len(arguments)
-        atoms |= kept_atoms_of(arguments)
-    return KeptFacts(atoms, len(text), argument_chars)
-
-
 class FeatureTable:
     """One row of numbers per closed unit."""
 
-    __slots__ = ("calls", "rows", "timeline")
+    __slots__ = ("_rows", "calls", "timeline")
 
-    def __init__(self, timeline: Timeline, rows: list[list[float]]) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.calls = timeline.calls
         """Closed calls in the order of their results; `rows[i]` belongs to `calls[i]`."""
-        self.rows = rows
-        """Columns as in `FEATURES`."""
+        self._rows: list[list[float]] | None = None
+
+    @property
+    def rows(self) -> list[list[float]]:
+        """All rows, columns as in `FEATURES`."""
+        if self._rows is None:
+            self._rows = [row for _, row in self.each_row()]
+        return self._rows
+
+    def each_row(self, wanted: Container[int] | None = None) -> Iterator[tuple[int, list[float]]]:
+        """Positions and rows one by one: together they take more memory than the history.
+
+        `wanted` are numbers of calls; None means all.
+        """
+        timeline = self.timeline
+        if not self.calls:
+            return
+        session = _session_columns(timeline)
+        style = _style_columns(timeline)
+        relative = _relative_columns(timeline)
+        after = _same_kind_after(timeline)
+        siblings = Counter([call.turn for call in self.calls])
+        for i, call in enumerate(self.calls):
+            if wanted is not None and call.number not in wanted:
+                continue
+            unit = timeline.units[i]
+            kept_too = timeline.kept_atoms.intersection(unit.facts.atoms)
+            row = _place_and_size(timeline, i)
+            row += _file_columns(timeline, i)
+            row += _copy_and_use(timeline, i, kept_too)
+            row += _nearness(timeline, i, kept_too)
+            row += (*session[:4], unit.facts.chars / (timeline.context_chars or 1), after[i], session[4])
+            row += _KIND_COLUMNS[unit.info.kind]
+            row += style
+            row += relative[i]
+            row += (log1p(timeline.exclusive_files[i]), siblings[call.turn], i in timeline.quoted)
+            yield i, row
 
 
 def tabulate(transcript: Transcript, cache: FeatureCache) -> FeatureTable:
@@ -173,29 +101,7 @@ def tabulate(transcript: Transcript, cache: FeatureCache) -> FeatureTable:
     closed.sort(key=lambda call: call.result_row)
     entries = transcript.entries
     kept = [Kept(e.row, e.role, cache.kept(e), has_reasoning=bool(e.reasoning)) for e in entries]
-    timeline = Timeline(closed, [cache.unit(call) for call in closed], kept)
-    if not closed:
-        return FeatureTable(timeline, [])
-    session = _session_columns(timeline)
-    style = _style_columns(timeline)
-    relative = _relative_columns(timeline)
-    after = _same_kind_after(timeline)
-    siblings = Counter([call.turn for call in closed])
-    rows = []
-    for i, call in enumerate(closed):
-        row = _place_and_size(timeline, i)
-        row += _file_columns(timeline, i)
-        kept_too = timeline.kept_atoms.intersection(timeline.units[i].facts.atoms)
-        row += _copy_and_use(timeline, i, kept_too)
-        row += _nearness(timeline, i, kept_too)
-        chars = timeline.units[i].facts.chars
-        row += (*session[:4], chars / (timeline.context_chars or 1), after[i], session[4])
-        row += _KIND_COLUMNS[timeline.units[i].info.kind]
-        row += style
-        row += relative[i]
-        row += (log1p(timeline.exclusive_files[i]), siblings[call.turn], i in timeline.quoted)
-        rows.append(row)
-    return FeatureTable(timeline, rows)
+    return FeatureTable(Timeline(closed, [cache.unit(call) for call in closed], kept))
 
 
 _KIND_COLUMNS = {kind: tuple([float(kind == other) for other in KINDS]) for kind in KINDS}
@@ -278,7 +184,8 @@ def _copy_and_use(timeline: Timeline, i: int, kept_too: set[bytes]) -> tuple[flo
     exclusive = timeline.exclusive[i]
     return (
         superseded, repeated, log1p(used), used / (len(atoms) + len(lines) + 1), use_age, log1p(uses),
-        log1p(exclusive), exclusive / (len(atoms) or 1), log1p(timeline.exclusive_lines[i]), log1p(len(atoms) - len(kept_too)),
+        log1p(exclusive), exclusive / (len(atoms) or 1), log1p(timeline.exclusive_lines[i]),
+        log1p(len(atoms) - len(kept_too)),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
@@ -23,14 +23,13 @@ import anyio
 import tenacity
 
 from jev_engine.errors import BadAnswer, ConfigError, JudgeError, JudgeUnavailable, RequestTooLarge
+from jev_engine.judges import DEADLINE_SECONDS
 from jev_engine.judges.endpoints import PRESETS, Endpoint, endpoint_for, is_loopback
 from jev_engine.judges.pace import CoolDown, Pace
 from jev_engine.judges.wire import Answers, Questions, body_of, error_type_of, read_reply
 
-__all__ = ["DEADLINE_SECONDS", "JevAsker"]
+__all__ = ["JevAsker"]
 
-DEADLINE_SECONDS = 10.0
-"""For everything a pass asks: a vendor's P95 is 0.4 s, and a cold request with 400 questions took 1.3 s."""
 ATTEMPTS = 4
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 2.0
 RESPONSE_BYTES = 4_000_000
@@ -66,6 +65,9 @@ class _Key:
 
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._value}"}
+
+    def is_in(self, text: str) -> bool:
+        return self._value in text
 
     def __repr__(self) -> str:
         return "<a key>"
@@ -122,6 +124,10 @@ class JevAsker:
         key = "with a key" if self._key else "without a key"
         return f"<JevAsker {self.endpoint.name} {self.model}, {key}>"
 
+    def hides(self, text: str | None) -> bool:
+        """Whether a text from a server repeats the key, and is therefore passed on to nobody."""
+        return self._key is not None and text is not None and self._key.is_in(text)
+
     async def ask(self, state: str, questions: Questions) -> Mapping[str, Any]:
         """Answer one request within the deadline, over a connection of its own; see `jev_engine.judges.Asker`.
 
@@ -143,13 +149,17 @@ class JevAsker:
             raise JudgeUnavailable(f"{self.endpoint.name} failed before; asked again in {wait:.0f} s")
         if self._key is None and self._client is None and self.endpoint.host in KEYED_HOSTS:
             raise JudgeUnavailable(f"no key for {self.endpoint.name}: set {self.endpoint.key_variable} or give key=")
-        if self._client is not None:
-            line = _Line(self, self._client, is_ours=False)
-            yield line
-        else:
-            async with self._new_client() as client:
-                line = _Line(self, client, is_ours=True)
+        async with nullcontext(self._client) if self._client is not None else self._new_client() as client:
+            line = _Line(self, client, is_ours=self._client is None)
+            try:
                 yield line
+            except JudgeError:
+                self._note(line)
+                raise
+        # Not in `finally`: a pass that was cancelled says nothing about the endpoint.
+        self._note(line)
+
+    def _note(self, line: _Line) -> None:
         if line.answered:
             self._cool_down.clear()
         elif line.asked > line.refused:
@@ -218,17 +228,21 @@ class _Line:
             status, headers, content = await self._send(body)
         except JudgeError:
             raise
-        except Exception as error:  # a client is somebody else's, and its text may repeat headers
+        except Exception as error:  # noqa: BLE001  # a client is somebody else's, and its text may repeat headers
             name = type(error).__name__
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise JudgeUnavailable(f"the certificate of {endpoint.name} is not valid") from None
             raise _Passing(f"{endpoint.name} could not be reached ({name})") from None
         if status != 200:
-            raise _refusal(endpoint, status, headers, content)
+            name = error_type_of(content)
+            raise _refusal(endpoint, status, headers, "" if self._asker.hides(name) else name)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
-            raise BadAnswer(f"the response is {kind[:40]!r}, not JSON")
-        return read_reply(endpoint, content)
+            raise BadAnswer("the response is not JSON by its content type")
+        answers = read_reply(endpoint, content)
+        if self._asker.hides(answers.model):
+            answers.model = None
+        return answers
 
     async def _send(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         asker = self._asker
@@ -251,17 +265,30 @@ class _Line:
         async with self._client.stream("POST", url, content=body, headers=headers) as response:
             if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
                 raise BadAnswer("the response is packed although that was not asked for")
-            content = bytearray()
-            async for chunk in response.aiter_raw():
-                content += chunk
-                if len(content) > RESPONSE_BYTES:
-                    raise BadAnswer(f"the response is larger than {RESPONSE_BYTES:,} bytes")
-            return response.status_code, response.headers, bytes(content)
+            return response.status_code, response.headers, await _read_capped(response)
 
 
-def _refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], content: bytes) -> JudgeError:
-    """The error for a response that is not 200. Its text holds nothing that was sent."""
-    name = error_type_of(content)
+async def _read_capped(response: Any) -> bytes:
+    """The body of a streamed response; raises BadAnswer where it is too long."""
+    content = bytearray()
+    is_too_long = False
+    try:
+        async for chunk in response.aiter_raw():
+            content += b"" if is_too_long else chunk
+            if len(content) > RESPONSE_BYTES and not is_too_long:
+                is_too_long = True
+                # The next read fails then, which ends the generators below in order; leaving the loop would not.
+                await response.aclose()
+    except Exception:
+        if not is_too_long:
+            raise
+    if is_too_long:
+        raise BadAnswer(f"the response is larger than {RESPONSE_BYTES:,} bytes")
+    return bytes(content)
+
+
+def _refusal(endpoint: Endpoint, status: int, headers: Mapping[str, str], name: str) -> JudgeError:
+    """The error for a response that is not 200, of that name. Its text holds nothing that was sent."""
     words = WORDS.get(status, "a redirect, which is not followed" if 300 <= status < 400 else "the server failed")
     message = f"{endpoint.name} answered {status}: {words}" + (f" ({name})" if name else "")
     if status == 413 or (status == 400 and name in TOO_LARGE):

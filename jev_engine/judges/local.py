@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Container, Sequence
 
-from jev_engine.judges import weights
+from jev_engine.answers import RawAnswer
+from jev_engine.judges import JudgeRequest, Verdict, weights
 from jev_engine.judges.features import FEATURES, FeatureCache, FeatureTable, tabulate
 from jev_engine.judges.timeline import UnitFacts
-from jev_engine.transcript import Transcript
+from jev_engine.transcript import ToolCall, Transcript
 
-__all__ = ["FeatureCache", "floor_of", "is_tiny", "is_unfamiliar", "local_probabilities", "p_call_of", "p_result_of"]
+__all__ = [
+    "FeatureCache",
+    "LocalJudge",
+    "floor_of",
+    "is_tiny",
+    "is_unfamiliar",
+    "local_probabilities",
+    "p_call_of",
+    "p_result_of",
+]
 
 LOWEST, HIGHEST = 0.0003, 0.97
 """No answer is surer than this: the rarest class of results is needed once in 1,000 [reference/evaluation.md 4]."""
@@ -113,19 +124,54 @@ def p_result_of(log_odds: float, memory: tuple[float, float] | None) -> float:
 
 
 def local_probabilities(
-    transcript: Transcript, cache: FeatureCache, memory: tuple[float, float] | None = None
+    transcript: Transcript,
+    cache: FeatureCache,
+    memory: tuple[float, float] | None = None,
+    wanted: Container[int] | None = None,
 ) -> dict[int, tuple[float, float]]:
     """(P(call matters), P(full result needed)) of every closed unit, by `ToolCall.number`.
 
-    `memory` are the slope and intercept of this project's memory; without it the shipped judge answers alone.
+    `wanted` are numbers of calls, where not all are asked for. `memory` are the slope and intercept of this project's
+    memory; without it the shipped judge answers alone.
     """
     table = tabulate(transcript, cache)
     unfamiliar = is_unfamiliar(table)
     answers = {}
-    for call, row, unit in zip(table.calls, table.rows, table.timeline.units, strict=True):
-        age = row[_AGE]
-        p_result = TINY_NEEDED if is_tiny(unit) else p_result_of(weights.log_odds(row), memory)
-        floor = floor_of(unit, age, is_unfamiliar=unfamiliar)
-        p_call = p_call_of(unit.info.call_class, age, unit.argument_chars)
-        answers[call.number] = (p_call, max(p_result, floor))
+    for i, row in table.each_row(wanted):
+        call, unit = table.calls[i], table.timeline.units[i]
+        answers[call.number] = probabilities_of(unit, row[_AGE], weights.log_odds(row), memory, is_unfamiliar=unfamiliar)
     return answers
+
+
+def probabilities_of(
+    unit: UnitFacts, age: float, log_odds: float, memory: tuple[float, float] | None, *, is_unfamiliar: bool
+) -> tuple[float, float]:
+    """(P(call matters), P(full result needed)) of one unit from the log-odds of its weights, within what is known."""
+    p_result = TINY_NEEDED if is_tiny(unit) else p_result_of(log_odds, memory)
+    floor = floor_of(unit, age, is_unfamiliar=is_unfamiliar)
+    return p_call_of(unit.info.call_class, age, unit.argument_chars), max(p_result, floor)
+
+
+class LocalJudge:
+    """The shipped judge with its cache of facts about texts; `memory` is what was learned about the user's project."""
+
+    name = "local"
+    is_calibrated = True
+
+    def __init__(self, memory: tuple[float, float] | None = None) -> None:
+        self.memory = memory
+        self._cache = FeatureCache()
+
+    def answers(
+        self, transcript: Transcript, candidates: Sequence[ToolCall], memory: tuple[float, float] | None = None
+    ) -> dict[str, RawAnswer]:
+        """Both probabilities of each candidate, by unit key."""
+        if not candidates:
+            return {}
+        wanted = {call.number for call in candidates}
+        known = local_probabilities(transcript, self._cache, memory or self.memory, wanted)
+        return {call.key: RawAnswer(*known[call.number]) for call in candidates if call.number in known}
+
+    async def judge(self, request: JudgeRequest) -> Verdict:
+        """Answer for the candidates; never fails and never waits."""
+        return Verdict(self.answers(request.transcript, request.candidates))

@@ -85,14 +85,15 @@ def plan_requests(
     price = {call.number: amount for call, amount in zip(candidates, costs, strict=True)}
     planned = []
     for each, asked in shown:
-        for calls in pack(asked, [price[call.number] for call in asked], rooms.request - each.cost, rooms.calls):
-            planned.append(PlannedRequest(each, calls, each.cost + sum([price[call.number] for call in calls])))
+        amounts = [price[call.number] for call in asked]
+        planned += [
+            PlannedRequest(each, calls, each.cost + sum([price[call.number] for call in calls]))
+            for calls in pack(asked, amounts, rooms.request - each.cost, rooms.calls)
+        ]
     return planned
 
 
-def _whole_history(
-    request: JudgeRequest, context: str, goal: str, rooms: _Rooms, costs: Sequence[int]
-) -> State | None:
+def _whole_history(request: JudgeRequest, context: str, goal: str, rooms: _Rooms, costs: Sequence[int]) -> State | None:
     """One state for all requests, as small as it must be for as few of them as possible; None where it does not fit."""
     transcript, config = request.transcript, request.config
 
@@ -121,7 +122,9 @@ def _whole_history(
     if number == 1 and config.show_excerpts and room_for_state(1) < expected[0] <= room_for_state(2):
         # Seeing how results begin and end is worth a second request, not more.
         number = 2
-    while least <= rooms.state:
+    # Each request of one state holds all of it, each window its own part: one more is worth seeing everything.
+    most = 1 + -(-int(total + expected[2]) // rooms.request)
+    while least <= rooms.state and number <= most:
         room = room_for_state(number)
         if least <= room and (state := fit(room, expected)) is not None:
             return state

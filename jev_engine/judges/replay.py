@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import anyio.to_thread
 
-from jev_engine.answers import Calibration, RawAnswer
+from jev_engine.answers import Belief, RawAnswer
 from jev_engine.errors import ConfigError, JudgeUnavailable
 from jev_engine.judges import JudgeRequest, Verdict
 from jev_engine.judges.endpoints import Budget
@@ -168,9 +168,9 @@ class TableJudge:
 
     is_calibrated = False
 
-    def __init__(self, rows: Iterable[Row], *, name: str = "table", calibration: Calibration | None = None) -> None:
+    def __init__(self, rows: Iterable[Row], *, name: str = "table", belief: Belief | None = None) -> None:
         self.name = name
-        self.calibration = calibration or Calibration()
+        self.belief = belief or Belief()
         self._rows = [(math.log1p(row.chars), math.log1p(row.age), row) for row in rows]
         if not self._rows:
             raise ConfigError("the table has no rows", setting="replay")
@@ -195,7 +195,12 @@ def read_table(path: str | Path) -> list[Row]:
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             rows = [
-                Row(int(r["chars"]), int(r["age"]), float(r["p_result"]), float(r["p_call"]) if r.get("p_call") else None)
+                Row(
+                    int(r["chars"]),
+                    int(r["age"]),
+                    float(r["p_result"]),
+                    float(r["p_call"]) if r.get("p_call") else None,
+                )
                 for r in csv.DictReader(file)
             ]
     except (OSError, KeyError, TypeError, ValueError) as error:

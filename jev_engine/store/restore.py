@@ -114,9 +114,12 @@ def _sketch(row: Any) -> str:
     content = row.get("content")
     calls = row.get("tool_calls")
     made = len(calls) if calls.__class__ is list else 0
+    role = row.get("role")
+    if role.__class__ is not str:
+        role = type(role).__name__  # it may be nested without end
     if content.__class__ is str:
-        return f"{row.get('role')}|{made}|{len(content)} {content[:40]};"
+        return f"{role}|{made}|{len(content)} {content[:40]};"
     if content.__class__ is not list:
-        return f"{row.get('role')}|{made}|{type(content).__name__};"
+        return f"{role}|{made}|{type(content).__name__};"
     sizes = [len(part["text"]) for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
-    return f"{row.get('role')}|{made}|{len(content)} {sizes};"
+    return f"{role}|{made}|{len(content)} {sizes};"

@@ -40,6 +40,7 @@ def check_adapter(make_adapter: Callable[[], Adapter], make_messages: Callable[[
         ("rows are in range and in order", suite.keeps_order),
         ("odd rows stop nothing", suite.survives_odd_rows),
         ("dump is plain JSON and load gives the row back", suite.dumps_and_loads),
+        ("is_read_only says whether edit is refused", suite.says_whether_it_writes),
         ("edit shortens one result and nothing else", suite.shortens_one),
         ("edit shortens all results and nothing else", suite.shortens_all),
         ("edit changes no input", suite.edits_a_copy),
@@ -66,7 +67,8 @@ class _Suite:
         return None if self.adapter.sniff(self.fresh()) else "its own messages are not recognised"
 
     def sniffs_anything(self) -> str | None:
-        for rows in ([], list(ODD_ROWS), [[[]]], [{"role": {"a": 1}}]):
+        odd: list[list[Any]] = [[], list(ODD_ROWS), [[[]]], [{"role": {"a": 1}}]]
+        for rows in odd:
             self.adapter.sniff(rows)
         return "odd rows are taken for its own" if self.adapter.sniff(list(ODD_ROWS)) else None
 
@@ -149,6 +151,13 @@ class _Suite:
         except AdapterError as error:
             raise Skipped(str(error)) from None
 
+    def says_whether_it_writes(self) -> str | None:
+        try:
+            self.must_allow(self.read(), SHORT)
+        except Skipped:
+            return None if self.adapter.is_read_only else "edit is refused"
+        return "edit is not refused" if self.adapter.is_read_only else None
+
     def shortens_one(self) -> str | None:
         return self.changed(lambda calls: calls[:1], SHORT)
 
@@ -175,7 +184,9 @@ class _Suite:
         transcript = self.read(messages)
         self.must_allow(transcript, SHORT)
         assign_keys(transcript, Ledger())
-        ledger = Ledger.of([LedgerEntry(c.key, "truncate", "jx-1", f"{SHORT} {c.label}", 1) for c in _finished(transcript)])
+        ledger = Ledger.of(
+            [LedgerEntry(c.key, "truncate", "jx-1", f"{SHORT} {c.label}", 1) for c in _finished(transcript)]
+        )
         once = apply(messages, ledger, self.adapter)
         twice = apply(once, ledger, self.adapter)
         return None if twice is once else "a second application changes the history again"
@@ -189,7 +200,9 @@ class _Suite:
         return [(rows[row], self.adapter.edit(rows[row], change), change) for row, change in changes.items()]
 
     def check_passes_edits(self) -> str | None:
-        problems = [problem for before, after, change in self.edits() if (problem := self.adapter.check(before, after, change))]
+        problems = [
+            problem for before, after, change in self.edits() if (problem := self.adapter.check(before, after, change))
+        ]
         return problems[0] if problems else None
 
     def check_sees_other_text(self) -> str | None:
@@ -235,6 +248,7 @@ def _empties(value: Any) -> int:
 
 def _corruptions(value: Any, where: str = "the top") -> list[tuple[str, Any]]:
     """Copies of a plain value with one place changed each; none for what is no plain value."""
+    made: list[tuple[str, Any]]
     if isinstance(value, dict):
         made = [(f"{where}, field lost", {n: v for n, v in value.items() if n != name}) for name in value]
         made.append((f"{where}, field added", {**value, "no such field": 1}))

@@ -28,7 +28,16 @@ from jev_engine.testing.transcripts import call, result, transcript_of, user
 __all__ = ["Check", "Report", "check_adapter", "check_judge", "check_store"]
 
 # Texts that stores and transports stumble over: half characters, halves in a row, NUL, line ends, a large one.
-HARD_TEXTS = ("plain", "", "half \ud83d sign", "\ud83d\ude42", "NUL \0 in it", "a\r\nb\rc\n", "你好 🙂", "x" * 3_000_000)
+HARD_TEXTS = (
+    "plain",
+    "",
+    "half \ud83d sign",
+    "\ud83d\ude42",
+    "NUL \0 in it",
+    "a\r\nb\rc\n",
+    "你好 🙂",
+    "x" * 3_000_000,
+)
 ODD_REFERENCES = ("jx-0000000000000000", "", "jx-", "x" * 10_000, "\ud800", "' OR 1=1 --", "\0")
 
 
@@ -179,7 +188,7 @@ async def check_judge(make_judge: Callable[[], Judge]) -> Report:
     return report
 
 
-def _judge_members(judge: Judge) -> str | None:
+def _judge_members(judge: Any) -> str | None:
     if not isinstance(judge.name, str) or not judge.name:
         return "no name"
     return None if isinstance(judge.is_calibrated, bool) else "is_calibrated is not a bool"

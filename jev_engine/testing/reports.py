@@ -58,5 +58,5 @@ class Report:
             self.checks.append(Check(name, "failed" if problem else "passed", problem or ""))
 
 
-class Skipped(Exception):  # noqa: N818  # not an error
+class Skipped(Exception):  # not an error
     """The subject does not offer what a check is about."""

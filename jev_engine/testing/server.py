@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 __all__ = ["FaultServer", "Received", "Reply", "answer_half"]
 
@@ -88,7 +88,7 @@ class FaultServer:
         scheme = "https" if certificate else "http"
         self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}/v1/systemone"
 
-    def __enter__(self) -> FaultServer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._listen, name="fault server", daemon=True).start()
         return self
 

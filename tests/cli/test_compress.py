@@ -267,7 +267,6 @@ def test_the_summary_says_what_it_comes_to(shell, messages, shorten_all) -> None
     assert "8: 5 shortened, 3 pinned (3 newest)" in text
     assert re.search(r"tokens [\d,]+ → [\d,]+, \d+ % freed", text)
     assert "expected misses" in text
-    assert "uncalibrated" in text
     assert "pays off" in text
     assert f"would go to {shell.store}" in text
     assert "\x1b" not in done.output

@@ -169,9 +169,13 @@ def test_vocabulary_lowers_the_points_but_not_below_the_rest():
 
 
 def test_common_lines_are_marked_apart_from_atoms():
-    verdicts = history().call("stop every single one of the processes").cut().says(
-        "stop every single one of the processes"
-    ).label({b"L:stop every single one of the processes"})
+    verdicts = (
+        history()
+        .call("stop every single one of the processes")
+        .cut()
+        .says("stop every single one of the processes")
+        .label({b"L:stop every single one of the processes"})
+    )
 
     assert words(verdicts) == ["dead"]
 
@@ -242,9 +246,13 @@ def test_two_units_can_be_needed_by_one_message():
 
 
 def test_an_error_result_can_be_needed():
-    verdicts = history().call("Error in load_config at save_config", is_error=True).cut().says(
-        "load_config calls save_config"
-    ).label()
+    verdicts = (
+        history()
+        .call("Error in load_config at save_config", is_error=True)
+        .cut()
+        .says("load_config calls save_config")
+        .label()
+    )
 
     assert words(verdicts) == ["needed"]
 

@@ -37,7 +37,7 @@ def test_the_policies_the_issue_names_are_there():
     names = {policy.name for policy in POLICIES}
 
     assert groups == {
-        "worth", "baseline worth", "recency", "head", "rule", "others", "threshold", "order", "bound",
+        "worth", "baseline worth", "budget", "recency", "head", "rule", "others", "threshold", "order", "bound",
     }  # fmt: skip
     assert {"keep last 3", "keep last 5", "keep last 10", "keep last 20"} <= names
     assert {"worth 1", "worth 3", "worth 5", "worth 10", "threshold 0.05", "threshold 0.70"} <= names
@@ -124,6 +124,13 @@ def test_orders_free_about_the_same_bytes_and_never_the_newest_three():
 
         assert 0.5 <= freed / total < 0.55
         assert all(view.ages[number] > 3 for number in out)
+
+
+def test_a_budget_is_spent_on_the_lowest_p_per_character_and_never_passed():
+    view = view_of(recorded(1))  # every old result has the same size and p = 0.1
+
+    assert len(out_of("budget 0.5", view)) in (4, 5)
+    assert out_of("budget 0.25", view) <= out_of("budget 0.5", view)
 
 
 def test_the_far_result_that_is_quoted_is_no_age_the_newest_three_cover():

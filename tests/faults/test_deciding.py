@@ -53,7 +53,9 @@ def test_what_is_out_stays_out_when_the_answers_flip() -> None:
     store = MemoryStore()
     messages = history(user("Go."), call("lookup"), result(long_text("a")), user("Go on."))
     first = compress(messages, lambda _: (0.52, 0.22), policy="threshold", pin_newest_calls=0, engine={"store": store})
-    second = compress(first.messages, lambda _: (0.49, 0.9), policy="threshold", pin_newest_calls=0, engine={"store": store})
+    second = compress(
+        first.messages, lambda _: (0.49, 0.9), policy="threshold", pin_newest_calls=0, engine={"store": store}
+    )
 
     assert second.messages is first.messages
     assert second.stats.pinned == {"already out": 1}
@@ -118,7 +120,9 @@ def test_what_cannot_be_had_again_is_not_judged(tool: str, expected: Any, profil
 def test_a_refusal_stays() -> None:
     """G10: what the user forbade is not forgotten; the status comes from the host's flag."""
     said = "The user denied this call. " + long_text("a")
-    messages = history(user("Go."), call("x"), result(said, is_error=True), call("x"), result(said), call("y"), result(""))
+    messages = history(
+        user("Go."), call("x"), result(said, is_error=True), call("x"), result(said), call("y"), result("")
+    )
     done = compress(messages, pin_newest_calls=0)
 
     assert done.stats.pinned["refusal"] == 1

@@ -14,7 +14,8 @@ def talk(share_of_text: float) -> list[dict[str, object]]:
     """A history of 100,000 characters, so much of it prose."""
     text = round(100_000 * share_of_text)
     return history(
-        user("Go."), assistant(long_text("prose", text)), call("x"), result(long_text("a", 100_000 - text)), user("On."),
+        user("Go."), assistant(long_text("prose", text)), call("x"), result(long_text("a", 100_000 - text)),
+        user("On."),
     )  # fmt: skip
 
 

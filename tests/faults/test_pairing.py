@@ -162,8 +162,16 @@ def test_a_decision_touches_one_occurrence_of_a_reused_id(gone: int, answer: tup
 ODD_PAIRS = {
     "result before its call": [result("early", call_id="x"), call("read", call_id="x"), result("first", call_id="x")],
     "second result": [call("read", call_id="x"), result("first", call_id="x"), result("last", call_id="x")],
-    "id open twice": [call("read", call_id="x"), call("read", call_id="x"), result("1", call_id="x"), result("2", call_id="x")],
-    "empty id": [call("read", call_id="x") | {"tool_calls": [{"id": "", "function": {"name": "read"}}]}, result("1", call_id="")],
+    "id open twice": [
+        call("read", call_id="x"),
+        call("read", call_id="x"),
+        result("1", call_id="x"),
+        result("2", call_id="x"),
+    ],
+    "empty id": [
+        call("read", call_id="x") | {"tool_calls": [{"id": "", "function": {"name": "read"}}]},
+        result("1", call_id=""),
+    ],
     "no id": [{"role": "assistant", "tool_calls": [{"function": {"name": "read"}}]}, {"role": "tool", "content": "1"}],
     "result without call": [result("x" * 900, call_id="nobody")],
     "provider-side tool": [{"role": "assistant", "content": None, "tool_calls": [{"type": "web_search", "id": "w"}]}],
@@ -217,7 +225,11 @@ def test_of_two_id_fields_the_call_id_counts() -> None:
 def test_the_newest_turn_is_protected_however_large_and_older_ones_by_tokens() -> None:
     """The protected end is limited in tokens as well as rows; a batch is not cut in two."""
     rows = [row for n in range(6) for row in (call("read", path=str(n)), result(long_text(str(n), 40_000)))]
-    batch = [calls(("read", {"path": "x"}), ("read", {"path": "y"})), result(long_text("x", 99_000)), result(long_text("y", 99_000))]
+    batch = [
+        calls(("read", {"path": "x"}), ("read", {"path": "y"})),
+        result(long_text("x", 99_000)),
+        result(long_text("y", 99_000)),
+    ]
     transcript = transcript_of(user("Fix it."), *rows, *batch)
     pins = pin(transcript, make_config(pin_newest_calls=6, pin_newest_tokens=20_000))
     newest = {number for number, reason in pins.reasons.items() if reason == "newest"}

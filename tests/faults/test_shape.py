@@ -41,14 +41,14 @@ def test_results_in_parts_are_shortened_in_parts(content: list[Any]) -> None:
     assert len(str([p for p in edited if p not in others])) < 600
 
 
-@pytest.mark.parametrize("content", [None, 42, 1.5, True, {"rows": [1] * 999}, [], [None, 7], [[["x"] * 999]]], ids=repr)
+@pytest.mark.parametrize(
+    "content", [None, 42, 1.5, True, {"rows": [1] * 999}, [], [None, 7], [[["x"] * 999]]], ids=repr
+)
 @pytest.mark.parametrize("profile", ["balanced", "reference", "hermes-classic"])
 def test_results_of_unknown_form_stay_and_stop_nothing(content: Any, profile: str) -> None:
     """A09: null, numbers, objects and odd lists keep their place; the unit beside them is judged."""
     odd, plain = result(content, call_id="a"), result(long_text("b"), call_id="b")
-    messages = history(
-        user("Look."), call("x", call_id="a"), odd, call("read", call_id="b"), plain, user("Go on.")
-    )
+    messages = history(user("Look."), call("x", call_id="a"), odd, call("read", call_id="b"), plain, user("Go on."))
     done = compress(messages, lambda _: (0.9, 0.0), profile=profile, pin_newest_calls=0, pin_newest_messages=0)
 
     assert done.outcome == "committed", done.reason
@@ -126,7 +126,8 @@ def test_readable_reasoning_stays_with_its_message() -> None:
     """Reasoning that a host keeps as text leaves only with a call it belongs to, never out of a message that stays."""
     thought = calls(("read", {}), ("read", {}), call_ids=["a", "b"]) | {"reasoning": "Let me see."}
     messages = [
-        user("Fix it."), thought, result(long_text("a"), call_id="a"), result(long_text("b"), call_id="b"), user("Go on."),
+        user("Fix it."), thought, result(long_text("a"), call_id="a"), result(long_text("b"), call_id="b"),
+        user("Go on."),
     ]  # fmt: skip
     done = compress(messages, {"a": (0.0, 0.0)}, profile="reference", pin_newest_messages=0)
 

@@ -22,7 +22,7 @@ from jev_engine_adapters.openai import adapter
 DATA_URL = "data:image/png;base64," + "iVBORw0KGgo" * 270_000
 
 
-@pytest.mark.parametrize("sign", "你語かカ한ㄱ！")
+@pytest.mark.parametrize("sign", "你語かカ한ㄱ。")
 def test_a_cjk_sign_costs_at_least_one_token(sign: str) -> None:
     """A19: length divided by four undercounts such sessions three to four times."""
     assert estimate_tokens(sign * 160) >= 160

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from passing import long_text
 
@@ -77,7 +78,7 @@ class Spoils:
     async def ask(self, state: str, questions: Mapping[str, Any]) -> Any:
         self.asked.append(list(questions))
         spoiled = len(self.asked) - 1 == self.which
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         if spoiled and isinstance(self.how, Exception):
             raise self.how
         answers: dict[str, Any] = dict.fromkeys(questions, 0.4)
@@ -86,7 +87,9 @@ class Spoils:
         return answers
 
 
-@pytest.mark.parametrize("how", [True, "0.9", math.nan, 1.3, {"noul": None}, OSError("reset"), ValueError("json")], ids=repr)
+@pytest.mark.parametrize(
+    "how", [True, "0.9", math.nan, 1.3, {"noul": None}, OSError("reset"), ValueError("json")], ids=repr
+)
 @pytest.mark.parametrize("which", [0, 2])
 async def test_one_bad_answer_voids_its_own_request_only(how: Any, which: int) -> None:
     """The answers of all other requests stay valid, the units of this one are undecided."""
@@ -125,7 +128,9 @@ async def test_hidden_units_are_not_asked_about_and_counted() -> None:
     assert verdict.hidden == len(asked.candidates) - len(names) // 2
     for state, questions in asker.requests:
         shown = str(state["history"])
-        assert all(f"t{name.partition('_t')[2]} " in shown or f"'{name.partition('_')[2]}'" in shown for name in questions)
+        assert all(
+            f"t{name.partition('_t')[2]} " in shown or f"'{name.partition('_')[2]}'" in shown for name in questions
+        )
 
 
 class Counts:
@@ -138,7 +143,7 @@ class Counts:
         self.now += 1
         self.most = max(self.most, self.now)
         for _ in range(5):
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         self.now -= 1
         return dict.fromkeys(questions, 0.4)
 

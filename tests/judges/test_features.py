@@ -29,7 +29,8 @@ def session(count=12):
         body = "\n".join(f"def handler_{i}_{j}(request, limit): return {j}" for j in range(20))
         messages += read(f"r{i}", f"src/file_{i}.py", body)
         if i % 3 == 0:
-            messages += read(f"e{i}", f"src/file_{i}.py", "done", tool="edit", new_string=f"handler_{i}_1 handler_{i}_2x")
+            new = f"handler_{i}_1 handler_{i}_2"
+            messages += read(f"e{i}", f"src/file_{i}.py", "done", tool="edit", new_string=new)
             messages.append({"role": "assistant", "content": f"Changed handler_{i}_3 too.", "reasoning": "fine"})
     return messages
 
@@ -155,7 +156,7 @@ def test_an_empty_history_has_no_rows():
 
 @pytest.mark.parametrize(
     "text",
-    ["", ".-" * 8_000, "\n" * 20_000, "x" * 1_000_000, "\ud800", "\x00\x1b[31m", "{" * 5_000, "数据" * 4_000, "a " * 9_000],
+    ["", ".-" * 8_000, "\n" * 20_000, "x" * 1_000_000, "\ud800", "\x00\x1b[31m", "{" * 5_000, "数据" * 4_000],
 )
 def test_hostile_texts_give_finite_numbers(text):
     """As result, as argument, as tool name and as message."""

@@ -13,11 +13,11 @@ from jev_engine.judges import weights
 from jev_engine.judges.features import FEATURES, FeatureCache
 from jev_engine.judges.local import FLOOR_LOWEST, HIGHEST, LOWEST, local_probabilities, p_call_of
 
-CHINESE = "数据库连接池已经耗尽，需要检查服务器的配置并且重新启动后台任务。系统管理员应当记录每一次错误发生的时间。"
-JAPANESE = "データベースの接続プールが枯渇しているため、サーバーの設定を確認し、バックグラウンドの処理を再起動してください。"
-KOREAN = "데이터베이스 연결 풀이 고갈되어 서버 설정을 확인하고 백그라운드 작업을 다시 시작해야 합니다. 관리자에게 알려 주세요. "
+CHINESE = "数据库连接池已经耗尽。需要检查服务器的配置并且重新启动后台任务。系统管理员应当记录每一次错误发生的时间。"
+JAPANESE = "データベースの接続プールが枯渇しているため、サーバーの設定を確認し、処理を再起動してください。"
+KOREAN = "데이터베이스 연결 풀이 고갈되어 서버 설정을 확인하고 작업을 다시 시작해야 합니다. 알려 주세요. "
 ARABIC = "تم استنفاد مجموعة اتصالات قاعدة البيانات ويجب التحقق من إعدادات الخادم وإعادة تشغيل المهام في الخلفية. "
-PROSE = "The keeper of the old lighthouse walked down to the shore every morning and wrote the colour of the sea in a book. "
+PROSE = "The keeper of the old lighthouse walked to the shore every morning and wrote the colour of the sea down. "
 LOCALES = {"chinese": CHINESE, "japanese": JAPANESE, "korean": KOREAN, "arabic": ARABIC, "prose": PROSE}
 
 
@@ -39,7 +39,7 @@ def answers(messages, memory=None):
 @pytest.mark.parametrize("name", sorted(LOCALES))
 @pytest.mark.parametrize("tool", ["read", "web_search", "ask_archive", "mcp__library__find"])
 def test_long_results_outside_the_training_are_never_dead(name, tool):
-    """Chinese, Japanese, Korean, Arabic and plain prose, from known and unknown tools: at least the average of their size."""
+    """Five kinds of text, from known and unknown tools: at least the average of their size."""
     body = LOCALES[name] * (5_000 // len(LOCALES[name]))
     p_result = answers(session(body, tool))[1][1]
 
@@ -68,9 +68,9 @@ def test_a_session_of_unknown_tools_is_floored_as_a_whole():
 
 def test_known_shapes_are_judged_by_the_model():
     """An acknowledgement of an edit is not floored, in no language."""
-    found = answers(session("文件已更新成功，没有发现任何问题。" * 10, tool="edit"))[1][1]
+    found = answers(session("文件已更新成功 没有发现任何问题\n" * 300, tool="edit"))[1][1]
 
-    assert found < FLOOR_LOWEST
+    assert found < 0.13 * 0.43
 
 
 def test_every_closed_unit_has_an_answer_within_limits():
@@ -124,7 +124,12 @@ def test_memory_does_not_break_the_floor():
 
 @pytest.mark.parametrize(
     ("call_class", "age", "chars", "low", "high"),
-    [("read", 50, 80, 0.0001, 0.001), ("edit", 4, 4_000, 0.15, 0.5), ("edit", 100, 200, 0.003, 0.03), ("test", 10, 60, 0.03, 0.12)],
+    [
+        ("read", 50, 80, 0.0001, 0.001),
+        ("edit", 4, 4_000, 0.15, 0.5),
+        ("edit", 100, 200, 0.003, 0.03),
+        ("test", 10, 60, 0.03, 0.12),
+    ],
 )
 def test_calls_matter_by_class_age_and_size(call_class, age, chars, low, high):
     """Edits of a moment ago much, old reads hardly."""

@@ -60,7 +60,8 @@ def read_assistant(builder: TranscriptBuilder, row: int, message: Mapping[str, A
         reasoning = message.get("reasoning") or message.get("reasoning_content")
         if isinstance(reasoning, str):
             entry.reasoning = reasoning
-        entry.is_bound = any(message.get(field) for field in BOUND_FIELDS)
+        # Readable reasoning too: it would leave with a row that has nothing left.
+        entry.is_bound = bool(entry.reasoning) or any(message.get(field) for field in BOUND_FIELDS)
         if message.get("function_call"):
             builder.odd["legacy function call"] += 1
     if content.__class__ is list and any(_is_bound_part(part) for part in content):
@@ -208,7 +209,7 @@ def check(before: Mapping[str, Any], after: Any, change: RowChange) -> str | Non
     if before.get("role") == "tool":
         if change.removed or len(change.results) != 1:
             return "result should be gone"
-        return _check_fields(before, after, "content") or _check_content(before["content"], after, change.results[0][1])
+        return _check_fields(before, after, "content") or _check_content(before["content"], after, *change.results[0])
     if change.results:
         return "call message holds no result"
     old, new = before["tool_calls"], after.get("tool_calls")
@@ -235,8 +236,10 @@ def _check_fields(before: Mapping[str, Any], after: Mapping[str, Any], edited: s
     return None
 
 
-def _check_content(before: Any, after: Mapping[str, Any], new: str) -> str | None:
+def _check_content(before: Any, after: Mapping[str, Any], call: ToolCall, new: str) -> str | None:
     content = after["content"]
+    if text_of(before)[0] != call.result:
+        return "the result changed while the pass ran"
     if before.__class__ is str:
         return None if content == new and content.__class__ is str else "result is not the decided text"
     if content.__class__ is not list or text_of(content)[0] != new:

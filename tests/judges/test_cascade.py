@@ -1,0 +1,64 @@
+"""What this machine settles is not asked about, and the saving is reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jev_engine import ContextEngine
+from jev_engine.answers import RawAnswer
+from jev_engine.judges.asked import AskedJudge
+from jev_engine.judges.cascade import CascadeJudge
+from jev_engine.testing import ScriptedAsker, call, history, result, user
+
+MESSAGES = history(
+    user("Go."),
+    *(row for n in range(20) for row in (call("read", path=f"src/{n}.py"), result(f"line {n}\n" * 400))),
+)
+
+
+class PricedAsker(ScriptedAsker):
+    price = 0.042
+
+
+def settle_even(_transcript: Any, calls: list[Any]) -> dict[str, RawAnswer]:
+    return {unit.key: RawAnswer(1.0, 0.001 if unit.number % 2 == 0 else 0.2) for unit in calls}
+
+
+async def test_only_what_is_open_is_asked_about() -> None:
+    asker = PricedAsker(lambda name, *_: 0.1 + len(name) / 100)
+    judge = CascadeJudge(AskedJudge(asker), local=settle_even)
+    done = await ContextEngine(judge=judge).compress(MESSAGES, force=True, dry_run=True)
+
+    names = {
+        name.removeprefix("call_").removeprefix("result_") for _, questions in asker.requests for name in questions
+    }
+    sources = {d.label: d.probability.source for d in done.decisions}
+    assert names == {f"t{n}" for n in range(1, 18, 2)}
+    assert {label for label, source in sources.items() if source == "judge+local"} == names
+    assert done.stats.settled == 8
+    assert done.stats.saved_tokens > 8 * 100
+    assert done.stats.saved_price == done.stats.saved_tokens * 0.042e-6
+
+
+async def test_where_everything_is_settled_nobody_is_asked() -> None:
+    asker = ScriptedAsker(lambda *_: 0.1)
+    judge = CascadeJudge(AskedJudge(asker), local=lambda _, calls: {u.key: RawAnswer(1.0, 0.0) for u in calls})
+    done = await ContextEngine(judge=judge).compress(MESSAGES, force=True, dry_run=True)
+
+    assert asker.requests == []
+    assert done.stats.settled == len(done.decisions)
+    assert done.stats.failures == []
+
+
+async def test_results_that_later_ones_repeat_are_settled_without_a_rule_of_our_own() -> None:
+    same = "\n".join(f"a line that is long enough to be its own, number {n}" for n in range(60))
+    rows = history(
+        user("Go."),
+        *(row for _ in range(3) for row in (call("read", path="src/a.py"), result(same))),
+        *(row for n in range(6) for row in (call("read", path=f"src/{n}.py"), result(f"line {n}\n" * 400))),
+    )
+    asker = ScriptedAsker(lambda *_: 0.1)
+    done = await ContextEngine(judge=CascadeJudge(AskedJudge(asker))).compress(rows, force=True, dry_run=True)
+
+    assert done.stats.settled >= 2
+    assert not any(name.endswith(("_t1", "_t2")) for _, questions in asker.requests for name in questions)
