@@ -165,6 +165,9 @@ class EngineConfig(BaseModel):
     undecided: Literal["local", "keep"] = "local"
     """Who decides a unit that got no answer: the local judge, or nobody (`keep`)."""
 
+    handover: Literal["host", "never"] = "host"
+    """When pruning cannot reach the target: let the host's own summariser work on the pruned history, or never."""
+
     expand_tool: str | None = None
     """Name of the tool by which the agent gets originals back; markers name it only where it is set."""
 

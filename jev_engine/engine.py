@@ -25,6 +25,7 @@ from jev_engine.errors import AdapterError, JevEngineError, TranscriptError
 from jev_engine.host import Adapter
 from jev_engine.judges import Judge
 from jev_engine.judges.local import LocalJudge
+from jev_engine.judges.paid import PaidAnswers
 from jev_engine.ledger import KeyCache, Ledger
 from jev_engine.memory import Memories, folder_of
 from jev_engine.passes import Pass
@@ -74,7 +75,8 @@ class ContextEngine:
         self.counter = counter
         # A judge may know how far to believe it: what was fitted for its model, or published.
         self.evidence = evidence or getattr(judge, "belief", None) or Belief()
-        self.local = LocalJudge()
+        shared = getattr(judge, "local", None)
+        self.local = shared if isinstance(shared, LocalJudge) else LocalJudge()
         self.memories = memories
         self._keys = KeyCache()
         self._costs = CostCache()
@@ -95,15 +97,19 @@ class ContextEngine:
         ledger: Ledger | None = None,
         goal: str | None = None,
         dry_run: bool = False,
+        cache_is_cold: bool = False,
+        paid: PaidAnswers | None = None,
     ) -> CompressionResult:
         """One pass over a history.
 
         Never raises for what a history, judge or store does: the input object comes back, with outcome and reason.
         `dry_run` decides without storing or changing anything; the result still says what would happen.
+        `cache_is_cold` says that the provider holds no prefix any more. `paid` are answers of earlier passes.
         """
-        task = Pass(self.config, messages, self.sinks, host=host, force=force, is_dry=dry_run)
+        task = Pass(
+            self.config, messages, self.sinks, force=force, is_dry=dry_run, cache_is_cold=cache_is_cold, paid=paid
+        )
         try:
-            self._trim_caches()
             adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
             transcript = adapter.read(messages)
             await self._look(task, transcript, adapter, session, ledger, current_tokens)
@@ -121,6 +127,7 @@ class ContextEngine:
             proposed = task.proposed(decisions, self.store)
             in_force = await task.stored(proposed, self.store)
             changes = {} if adapter.is_read_only else plan_changes(transcript, in_force, adapter, task.repeated)
+            task.check_zone(changes)
             rebuilt = rebuild(transcript, changes, adapter)
             validate(transcript, rebuilt, adapter)
             await task.remembered(rebuilt, self.store)
@@ -138,7 +145,7 @@ class ContextEngine:
 
         Raises UnknownAdapter or TranscriptError.
         """
-        task = Pass(self.config, messages, (), host=host, force=False, is_dry=True)
+        task = Pass(self.config, messages, (), force=False, is_dry=True)
         adapter = self.find_adapter(messages, host)
         transcript = adapter.read(messages)
         await self._look(task, transcript, adapter, session, ledger, None)
@@ -154,6 +161,7 @@ class ContextEngine:
         ledger: Ledger | None,
         current_tokens: int | None,
     ) -> None:
+        self._trim_caches()
         await task.recognise(transcript, ledger, session, self.store, self._keys)
         task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
 

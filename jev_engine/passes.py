@@ -5,9 +5,7 @@ The order of the steps is in `engine.ContextEngine.compress`; what they compute 
 
 from __future__ import annotations
 
-import logging
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -17,9 +15,11 @@ from jev_engine import events
 from jev_engine.answers import Belief, Evidence, Probability, RawAnswer
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision, weigh
-from jev_engine.errors import StoreError
-from jev_engine.host import Adapter
+from jev_engine.economics import count, settle
+from jev_engine.errors import RebuildError, StoreError
+from jev_engine.host import Adapter, RowChange
 from jev_engine.judges import Judge, JudgeRequest, Verdict
+from jev_engine.judges.paid import PaidAnswers
 from jev_engine.ledger import KeyCache, Ledger, LedgerEntry, assign_keys
 from jev_engine.markers import NOTE_REACH_CHARS, find_reference, shorten
 from jev_engine.pinning import Pins
@@ -28,12 +28,12 @@ from jev_engine.result import CompressionResult, CompressionStats, Outcome
 from jev_engine.sizes import Sizes
 from jev_engine.store import Original, OriginalStore
 from jev_engine.store.restore import record_pass
+from jev_engine.trail import Trail
 from jev_engine.transcript import ToolCall, Transcript
 from jev_engine.triggers import free_target, is_forced
+from jev_engine.zones import Ruler, Zone, choose_zone, first_row_of, frozen_rows
 
 __all__ = ["Pass", "session_of"]
-
-logger = logging.getLogger("jev_engine")
 
 # Stands in for references where nothing is stored.
 NO_REFERENCE = "jx-" + "0" * 16
@@ -47,9 +47,15 @@ def session_of(transcript: Transcript) -> str:
     return f"session-{digest.hexdigest()}"
 
 
-def _kind_of(failure: str) -> str:
-    name = failure.partition(":")[0]
-    return name if name.isidentifier() and len(name) < 60 else "failure"
+def _take(verdict: Verdict, stats: CompressionStats) -> None:
+    stats.requests, stats.windows = verdict.requests, verdict.windows
+    stats.state_stage, stats.state_tokens = verdict.state_stage, verdict.state_tokens
+    stats.hidden, stats.failures = verdict.hidden, verdict.failures
+    stats.judge_tokens, stats.judge_price = verdict.input_tokens, verdict.price
+    stats.judge_model, stats.privacy = verdict.model, verdict.privacy
+    stats.settled, stats.saved_tokens = verdict.settled, verdict.saved_tokens
+    stats.saved_price = verdict.saved_price
+    stats.warnings.extend(verdict.warnings)
 
 
 class Pass:
@@ -61,15 +67,18 @@ class Pass:
         messages: Sequence[Any],
         sinks: Iterable[Any],
         *,
-        host: str,
         force: bool,
         is_dry: bool,
+        cache_is_cold: bool = False,
+        paid: PaidAnswers | None = None,
     ) -> None:
         self.config = config
         self.messages = messages
-        self.host = host
         self.is_forced = force
         self.is_dry = is_dry
+        self.cache_is_cold = cache_is_cold
+        self.paid = paid
+        self.zone = Zone(0, is_thawed=False, reason="nothing is frozen yet")
         self.session = ""
         self.transcript = Transcript((), [], [], Counter())
         self.ledger = self._ledger_before = Ledger()
@@ -81,8 +90,7 @@ class Pass:
         self.outcome: Outcome = "failed"
         self.reason = ""
         self._has_judge = self._has_news = False
-        self._sinks = list(sinks)
-        self._id = uuid.uuid4().hex
+        self.trail = Trail(sinks)
         self._started = time.perf_counter()
 
     async def recognise(
@@ -94,7 +102,7 @@ class Pass:
         counts as ours too: doubt keeps.
         """
         self.transcript = transcript
-        self.session = session or session_of(transcript)
+        self.session = self.trail.session = session or session_of(transcript)
         self.ledger = self._ledger_before = Ledger() if ledger is None else ledger
         # A longer result only quotes a marker: what we leave in place of an original is never so long.
         longest = self.config.head_chars + self.config.outcome_chars + 2 * NOTE_REACH_CHARS
@@ -120,6 +128,7 @@ class Pass:
     def measured(self, sizes: Sizes, current_tokens: int | None, adapter: Adapter) -> None:
         """Take in sizes; from here on it is known whether the pass is forced, and to which target."""
         self.sizes = sizes
+        self.ruler = Ruler(self.transcript, sizes)
         self.adapter = adapter
         stats = self.stats
         stats.messages_before = stats.messages_after = len(self.messages)
@@ -131,7 +140,7 @@ class Pass:
         self.is_forced = self.is_forced or is_forced(prompt_tokens, self.config)
         if self.is_forced:
             self.target_free_tokens = free_target(prompt_tokens, self.config)
-        self._emit(
+        self.trail.emit(
             events.PassStarted,
             host=adapter.name,
             messages=len(self.messages),
@@ -144,52 +153,40 @@ class Pass:
         self.pins = pins
         self.stats.pinned = pins.counts()
         self.stats.best_gain_tokens = sum([call.tokens for call in pins.candidates])
-        self._emit(events.Pinned, candidates=len(pins.candidates), reasons=self.stats.pinned)
+        self.trail.emit(events.Pinned, candidates=len(pins.candidates), reasons=self.stats.pinned)
 
     async def judged(self, judge: Judge | None, goal: str | None, focus: str | None) -> Verdict:
-        """Ask the judge; a judge that fails leaves every unit undecided."""
-        verdict = Verdict()
+        """Ask the judge about what it has not been paid for yet; a judge that fails leaves units undecided."""
         self._has_judge = judge is not None
-        if judge is None or not self.pins.candidates:
-            return verdict
-        request = JudgeRequest(self.transcript, self.pins.candidates, goal, focus, self.pins.rows, self.config)
+        candidates = self.pins.candidates
+        if judge is None or not candidates:
+            return Verdict()
+        version = getattr(judge, "version", judge.name)
+        under = f"{goal or self._first_words()}\0{focus or ''}"
+        paid = self.paid if self.paid is not None and not judge.is_calibrated else PaidAnswers()
+        known = paid.known(version, under, [call.key for call in candidates])
+        asked = [call for call in candidates if call.key not in known]
         self.stats.is_calibrated = judge.is_calibrated
-        try:
-            verdict = await judge.judge(request)
-        except Exception as error:  # noqa: BLE001  # a judge is somebody else's: its fault leaves units undecided
-            self.stats.is_calibrated = True
-            verdict.failures.append(f"{type(error).__name__}: {error}")
-        stats = self.stats
-        stats.requests, stats.windows = verdict.requests, verdict.windows
-        stats.state_stage, stats.state_tokens = verdict.state_stage, verdict.state_tokens
-        stats.hidden, stats.failures = verdict.hidden, verdict.failures
-        stats.judge_tokens, stats.judge_price = verdict.input_tokens, verdict.price
-        stats.judge_model, stats.privacy = verdict.model, verdict.privacy
-        stats.settled, stats.saved_tokens, stats.saved_price = (
-            verdict.settled,
-            verdict.saved_tokens,
-            verdict.saved_price,
-        )
-        stats.warnings.extend(verdict.warnings)
-        self._judged_event(judge.name, verdict)
+        verdict = await self._ask(judge, asked, goal, focus) if asked else Verdict()
+        paid.add(version, under, verdict.answers)
+        verdict.answers = {**known, **paid.known(version, under, verdict.answers)}
+        _take(verdict, self.stats)
+        self.stats.remembered = len(known)
+        self.trail.judged(judge.name, verdict)
         return verdict
 
-    def _judged_event(self, name: str, verdict: Verdict) -> None:
-        self._emit(
-            events.Judged,
-            judge=name,
-            answers=len(verdict.answers),
-            requests=verdict.requests,
-            state_stage=verdict.state_stage,
-            state_tokens=verdict.state_tokens,
-            # The name of each error only: its words may quote what was sent or came back.
-            failures=tuple([_kind_of(failure) for failure in verdict.failures]),
-            input_tokens=verdict.input_tokens,
-            price=verdict.price,
-            model=verdict.model,
-            privacy=verdict.privacy,
-            settled=verdict.settled,
-        )
+    def _first_words(self) -> str:
+        # The goal as it is read from a history changes with every message; what the session began with does not.
+        return next((e.text for e in self.transcript.entries if e.is_human and e.text.strip()), "")
+
+    async def _ask(self, judge: Judge, asked: list[ToolCall], goal: str | None, focus: str | None) -> Verdict:
+        try:
+            return await judge.judge(JudgeRequest(self.transcript, asked, goal, focus, self.pins.rows, self.config))
+        except Exception as error:  # noqa: BLE001  # a judge is somebody else's: its fault leaves units undecided
+            self.stats.is_calibrated = True
+            verdict = Verdict()
+            verdict.failures.append(f"{type(error).__name__}: {error}")
+            return verdict
 
     def left_to_local(self, verdict: Verdict) -> list[ToolCall]:
         """Candidates the local judge has to answer for: those without an answer, or all where answers are evidence."""
@@ -246,8 +243,46 @@ class Pass:
             if decision.action == "remove":
                 gone += self.sizes.of_chars(len(call.arguments))
             decision.freed_tokens = max(0, gone)
+        self._stay_in_zone()
         self._count()
-        return self._entries(store) if self._settle() else []
+        self.outcome, self.reason = settle(
+            decisions,
+            self.stats,
+            self.config,
+            is_forced=self.is_forced,
+            target_free_tokens=self.target_free_tokens,
+        )
+        if self.outcome in ("committed", "over_capacity"):
+            return self._entries(store)
+        self._count()
+        return []
+
+    def _count(self) -> None:
+        count(self.decisions, self.ruler, self.stats, self.config, cache_is_cold=self.cache_is_cold)
+
+    def _stay_in_zone(self) -> None:
+        """Keep what lies in the frozen zone, unless thawing it pays."""
+        going = [d for d in self.decisions if d.action != "keep"]
+        self.zone = choose_zone(
+            going,
+            self.ruler,
+            self.config,
+            frozen=frozen_rows(self.transcript),
+            is_forced=self.is_forced,
+            cache_is_cold=self.cache_is_cold,
+        )
+        self.stats.frozen_rows, self.stats.is_thawed = self.zone.first_row, self.zone.is_thawed
+        for decision in going:
+            if first_row_of(decision) < self.zone.first_row:
+                decision.keep(f"frozen: {self.zone.reason}")
+
+    def check_zone(self, changes: Mapping[int, RowChange]) -> None:
+        """The frozen zone leaves as it came, byte for byte; raises RebuildError where it would not."""
+        for row, change in changes.items():
+            if row < self.zone.first_row and any(
+                call.marked is None for call in (*(call for call, _ in change.results), *change.removed)
+            ):
+                raise RebuildError(f"message {row} lies in the frozen zone")
 
     def _entries(self, store: OriginalStore) -> list[LedgerEntry]:
         """Ledger entries of what goes. Only now is the store asked for references: it may create its file for that."""
@@ -262,61 +297,6 @@ class Pass:
                 LedgerEntry(call.key, decision.action, call.reference, decision.text, len(call.result or ""))
             )
         return entries
-
-    def _settle(self) -> bool:
-        """Fix outcome and reason; whether anything goes. A pass that is not worth it takes everything back."""
-        stats, config = self.stats, self.config
-        share = stats.freed_tokens / max(1, stats.tokens_before)
-        # Under `worth` the horizon says how many calls are still expected: what does not pay within it stays.
-        pays_late = config.policy == "worth" and (stats.break_even_calls or 0.0) > config.horizon_calls
-        if all(decision.action == "keep" for decision in self.decisions):
-            best = f"; at most {stats.best_gain_tokens:,} tokens could go" if stats.best_gain_tokens else ""
-            self.outcome, self.reason = "nothing_to_prune", f"nothing to take out{best}"
-        elif not self.is_forced and share < config.min_freed_share:
-            self.outcome = "not_worth_it"
-            self.reason = f"frees {share:.0%} of the tokens, the bar is {config.min_freed_share:.0%} (min_freed_share)"
-        elif not self.is_forced and pays_late:
-            self.outcome = "not_worth_it"
-            self.reason = f"pays off after {stats.break_even_calls:.0f} calls, expected are {config.horizon_calls:.0f}"
-        else:
-            self.outcome, self.reason = self._by_target()
-            return True
-        for decision in self.decisions:
-            if decision.action != "keep":
-                decision.keep(f"pass not worth it: {decision.reason}")
-        self._count()
-        return False
-
-    def _by_target(self) -> tuple[Outcome, str]:
-        stats = self.stats
-        missing = (self.target_free_tokens or 0) - stats.freed_tokens
-        if missing > 0:
-            return "over_capacity", f"everything that may go is out, {missing:,} tokens above the target remain"
-        return "committed", f"{stats.freed_tokens:,} of {stats.tokens_before:,} tokens freed"
-
-    def _count(self) -> None:
-        stats = self.stats
-        out = [d for d in self.decisions if d.action != "keep"]
-        stats.freed_tokens = sum([d.freed_tokens for d in out])
-        stats.expected_misses = sum([d.probability.p_result for d in out if d.probability is not None])
-        stats.tokens_after = stats.tokens_before - stats.freed_tokens
-        stats.chars_after = stats.chars_before - sum(
-            [
-                len(d.call.result or "") - d.chars_after + (len(d.call.arguments) if d.action == "remove" else 0)
-                for d in out
-            ]
-        )
-        if not out:
-            return
-        first = min(min(d.call.row, d.call.result_row) if d.action == "remove" else d.call.result_row for d in out)
-        behind = sum(
-            [c.tokens + self.sizes.of_chars(len(c.arguments)) for c in self.transcript.calls if c.row >= first]
-        )
-        behind += self.sizes.of_chars(sum([len(e.text) for e in self.transcript.entries if e.row >= first]))
-        stats.cache_suffix_tokens = max(0, behind - stats.freed_tokens)
-        price = self.config.read_price * stats.freed_tokens
-        rewrite = (self.config.write_price - self.config.read_price) * stats.cache_suffix_tokens
-        stats.break_even_calls = rewrite / price if price > 0 else None
 
     async def stored(self, proposed: list[LedgerEntry], store: OriginalStore) -> Ledger:
         """Save originals; the ledger then in force has only units whose original is safe."""
@@ -341,7 +321,7 @@ class Pass:
         for entry in proposed:
             if entry.reference not in saved:
                 by_key[entry.key].keep("original could not be saved")
-        self._emit(events.OriginalsStored, saved=len(kept), not_saved=len(proposed) - len(kept))
+        self.trail.emit(events.OriginalsStored, saved=len(kept), not_saved=len(proposed) - len(kept))
         if len(kept) < len(proposed):
             self._count()
         if not kept:
@@ -385,13 +365,12 @@ class Pass:
     ) -> CompressionResult:
         stats = self.stats
         stats.ms = (time.perf_counter() - self._started) * 1_000
-        if self._sinks:
-            for decision in self.decisions:
-                self._emit_decision(decision)
-        self._emit(
+        self.trail.decided(self.decisions)
+        self.trail.emit(
             events.PassEnded,
             outcome=outcome,
-            reason=reason,
+            # What an error says may quote a history; its name does not.
+            reason=reason.partition(":")[0] if outcome == "failed" else reason,
             freed_tokens=stats.freed_tokens,
             expected_misses=stats.expected_misses,
         )
@@ -408,30 +387,3 @@ class Pass:
             self.pins.reasons,
             self.transcript,
         )
-
-    def _emit_decision(self, decision: Decision) -> None:
-        p = decision.probability
-        raw = p.raw if p is not None else None
-        self._emit(
-            events.Decided,
-            reference=decision.call.reference,
-            label=decision.label,
-            action=decision.action,
-            reason=decision.reason,
-            p_call=p.p_call if p is not None else None,
-            p_result=p.p_result if p is not None else None,
-            raw_call=raw.p_call if raw is not None else None,
-            raw_result=raw.p_result if raw is not None else None,
-            chars=len(decision.call.result or ""),
-            chars_after=decision.chars_after,
-        )
-
-    def _emit(self, kind: type[events.Event], **facts: Any) -> None:
-        if not self._sinks:
-            return
-        event = kind(session=self.session, pass_id=self._id, **facts)
-        for sink in self._sinks:
-            try:
-                sink.emit(event)
-            except Exception:  # a sink is somebody else's: its fault is logged and changes nothing
-                logger.exception("event sink %r failed", type(sink).__name__)

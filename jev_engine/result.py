@@ -28,17 +28,21 @@ class CompressionStats:
         "expected_misses",
         "failures",
         "freed_tokens",
+        "frozen_rows",
         "hidden",
         "is_calibrated",
+        "is_thawed",
         "judge_model",
         "judge_price",
         "judge_tokens",
         "messages_after",
         "messages_before",
+        "missing_tokens",
         "ms",
         "odd",
         "pinned",
         "privacy",
+        "remembered",
         "requests",
         "saved_price",
         "saved_tokens",
@@ -62,6 +66,8 @@ class CompressionStats:
         self.odd: dict[str, int] = {}
         """Rows and calls that were kept without being understood, by kind."""
         self.freed_tokens = 0
+        self.missing_tokens = 0
+        """Tokens above the target that remain although everything that may go is out."""
         self.best_gain_tokens = 0
         """What a pass could free if everything judgeable went."""
         self.expected_misses = 0.0
@@ -72,6 +78,12 @@ class CompressionStats:
         """Model calls until the freed tokens have paid for the cache that is written anew."""
         self.cache_suffix_tokens = 0
         """Tokens behind the first edit, written to the provider's cache once more."""
+        self.frozen_rows = 0
+        """Rows at the start that this pass left as they were, because a provider has them in its cache."""
+        self.is_thawed = False
+        """Rows frozen by an earlier pass were opened again."""
+        self.remembered = 0
+        """Units whose answer was paid for in an earlier pass."""
         self.requests = self.windows = self.state_tokens = self.hidden = 0
         self.state_stage: str | None = None
         self.judge_tokens = 0

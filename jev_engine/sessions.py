@@ -14,6 +14,8 @@ from typing import Any
 from anyio import to_thread
 
 from jev_engine.engine import ContextEngine
+from jev_engine.errors import StoreError, TranscriptError
+from jev_engine.judges.paid import PaidAnswers
 from jev_engine.ledger import Ledger
 from jev_engine.result import CompressionResult
 from jev_engine.triggers import Due, Trigger
@@ -22,22 +24,28 @@ __all__ = ["Session"]
 
 
 class Session:
-    """A conversation as one host adapter sees it. Safe to use from several threads and event loops."""
+    """A conversation as one host adapter sees it. Safe to use from several threads and event loops.
 
-    def __init__(self, engine: ContextEngine, name: str, *, host: str = "auto") -> None:
+    The ledger is kept in the engine's store under the session's name, so it survives the process. A fork or a rotated
+    session takes it over with `came_from`; any other new name starts with nothing.
+    """
+
+    def __init__(self, engine: ContextEngine, name: str, *, host: str = "auto", came_from: str | None = None) -> None:
         self.engine = engine
         self.name = name
         self.host = host
         self.trigger = Trigger(engine.config)
-        self.ledger = Ledger()
-        """The decisions in force, as far as this process knows; the store knows the rest."""
+        self.ledger: Ledger | None = None
+        """The decisions in force; None until they have been looked up in the store."""
         self.last: CompressionResult | None = None
         """The last pass that went through."""
+        self._came_from = came_from
+        self._paid = PaidAnswers()
         self._running: Future[CompressionResult] | None = None
         self._lock = threading.Lock()
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether a pass is due; `prompt_tokens` is an estimate of the host and counts only where it never reported."""
+        """Whether a pass is due; `prompt_tokens` is an estimate and counts only where the host never reported usage."""
         return self.due(prompt_tokens).is_due
 
     def due(self, estimated_tokens: int | None = None) -> Due:
@@ -56,42 +64,78 @@ class Session:
 
         The claim is made before the first await. Cancellation and failure leave no lock.
         """
+        mine: Future[CompressionResult] = Future()
         with self._lock:
             running = self._running
             if running is None:
-                mine: Future[CompressionResult] = Future()
                 self._running = mine
         if running is not None:
-            done = await to_thread.run_sync(running.result, abandon_on_cancel=True)
-            return done.onto(messages)
+            return await self._of_the_other(running, messages)
         try:
             done = await self._pass(messages, current_tokens, focus_topic, force=force, **options)
             mine.set_result(done)
-        except BaseException as error:
-            # Whoever waits is told; a cancelled pass is nobody's result.
-            mine.set_exception(error if isinstance(error, Exception) else RuntimeError("the pass was cancelled"))
+        except BaseException:
+            # Whoever waits gets the history as it came: a cancelled pass is nobody's result.
+            mine.cancel()
             raise
         finally:
             with self._lock:
                 self._running = None
         return done
 
+    async def _of_the_other(self, running: Future[CompressionResult], messages: Sequence[Any]) -> CompressionResult:
+        def wait() -> CompressionResult | None:
+            try:
+                return running.result()
+            except Exception:  # noqa: BLE001  # a pass that was cancelled or fell over has no result to share
+                return None
+
+        done: CompressionResult | None = await to_thread.run_sync(wait, abandon_on_cancel=True)
+        return await self.compress(messages) if done is None else done.onto(messages)
+
     async def _pass(
         self, messages: Sequence[Any], current_tokens: int | None, focus: str | None, *, force: bool, **options: Any
     ) -> CompressionResult:
+        ledger = await self._known()
         due = self.trigger.due(current_tokens)
+        tokens = current_tokens if current_tokens is not None else self.trigger.usage_tokens
         done = await self.engine.compress(
             messages,
-            current_tokens if current_tokens is not None else self.trigger.usage_tokens,
+            tokens,
             focus,
             force or due.is_forced,
             host=self.host,
             session=self.name,
-            ledger=self.ledger,
+            ledger=ledger,
+            paid=self._paid,
             **options,
         )
-        self.ledger = self.ledger.merge(done.ledger)
         if done.outcome != "failed":
             self.last = done
+            self.ledger = ledger.merge(done.ledger)
+            await self._keep(self.ledger, done)
         self.trigger.ended(done.outcome, tokens_after=done.stats.tokens_after, now=time.monotonic())
         return done
+
+    async def _known(self) -> Ledger:
+        """The ledger of this session, and of the one it came from; where the store cannot tell, what is in memory."""
+        if self.ledger is None:
+            self.ledger = Ledger()
+            for name in (self._came_from, self.name):
+                if name is not None:
+                    self.ledger = self.ledger.merge(await self._load(name))
+        return self.ledger
+
+    async def _load(self, name: str) -> Ledger:
+        try:
+            kept = await self.engine.store.load_ledger(name)
+            return Ledger() if kept is None else Ledger.from_json(kept)
+        except (StoreError, TranscriptError):
+            # Markers in the history still name their originals: the pass rebuilds what it needs from them.
+            return Ledger()
+
+    async def _keep(self, ledger: Ledger, done: CompressionResult) -> None:
+        try:
+            await self.engine.store.save_ledger(self.name, ledger.to_json())
+        except StoreError as error:
+            done.stats.warnings.append(f"the ledger could not be kept: {error}")

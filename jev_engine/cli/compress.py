@@ -26,6 +26,7 @@ __all__ = ["compress"]
 )
 @options.format_option
 @options.setting_options
+@options.judge_options
 @click.option("--policy", type=click.Choice(["worth", "threshold"]), help="How answers become decisions.")
 @click.option("--miss-cost", type=float, metavar="CALLS", help="Policy worth: what a miss costs; higher keeps more.")
 @click.option(
@@ -55,7 +56,7 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
     config = _settings(given)
     if out == "-" and given["as_json"]:
         raise click.UsageError("--json and -o - both want standard output: write to a file, or leave one of them out.")
-    opened = opening.open_session(name, given["host"], config, given["store"])
+    opened = opening.open_session(name, given["host"], config, given["store"], given["judge"], given["endpoint"])
     read_only = opening.READ_ONLY if opened.adapter.is_read_only else None
     if out is not None:
         if read_only:
@@ -92,7 +93,7 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _settings(given: dict[str, Any]) -> EngineConfig:
-    names = ("profile", "window", "protect", "policy", "miss_cost", "keep_result", "keep_call")
+    names = ("profile", "window", "protect", "privacy", "policy", "miss_cost", "keep_result", "keep_call")
     config = options.make_settings(**{name: given[name] for name in names})
     for name, policy in (("miss_cost", "worth"), ("keep_result", "threshold"), ("keep_call", "threshold")):
         if given[name] is not None and config.policy != policy:

@@ -26,8 +26,12 @@ WHOLE_CALLS, LARGEST = 40, 25
 @options.file_argument
 @options.format_option
 @options.setting_options
+@options.judge_options
 @options.store_option
 @click.option("--show-state", is_flag=True, help="Print the whole text an asker would be shown, part by part.")
+@click.option(
+    "--show-request", is_flag=True, help="Print every request that --judge would send first, word for word, and where to."
+)
 @click.option("--all", "show_all", is_flag=True, help="List every call of a long session.")
 @options.json_option
 def inspect(**given: Any) -> None:
@@ -44,8 +48,10 @@ def inspect(**given: Any) -> None:
     from jev_engine.judges import JudgeRequest  # noqa: PLC0415
     from jev_engine.judges.asked import plan_requests  # noqa: PLC0415
 
-    config = options.make_settings(**{name: given[name] for name in ("profile", "window", "protect")})
-    opened = opening.open_session(given["file"], given["host"], config, given["store"])
+    config = options.make_settings(**{name: given[name] for name in ("profile", "window", "protect", "privacy")})
+    opened = opening.open_session(
+        given["file"], given["host"], config, given["store"], given["judge"], given["endpoint"]
+    )
     with progress(f"Reading {len(opened.file.messages):,} messages"):
         seen = opening.look(opened)
         opening.warn_of_unmatched(seen.transcript, given["protect"])

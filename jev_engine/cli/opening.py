@@ -12,8 +12,9 @@ from jev_engine.cli.options import protections
 from jev_engine.cli.show import plain, progress, warn
 from jev_engine.config import EngineConfig
 from jev_engine.engine import ContextEngine
-from jev_engine.errors import UnknownAdapter
+from jev_engine.errors import ConfigError, UnknownAdapter
 from jev_engine.host import Adapter
+from jev_engine.judges.choose import make_judge
 from jev_engine.passes import Pass
 from jev_engine.pinning import pin
 from jev_engine.plugins import Plugins, load_plugins
@@ -45,8 +46,15 @@ class Opened(NamedTuple):
     store: SqliteStore
 
 
-def open_session(name: str, host: str, config: EngineConfig | None, store: str | None) -> Opened:
-    """Read a file and find out its form; raises Refused."""
+def open_session(
+    name: str,
+    host: str,
+    config: EngineConfig | None,
+    store: str | None,
+    judge: str = "local",
+    endpoint: str | None = None,
+) -> Opened:
+    """Read a file and find out its form; raises Refused, or BadParameter for a judge that is none."""
     plugins = load_plugins()
     for broken in plugins.broken:
         warn(f"plugin {broken.name!r} does not work and was left out: {broken.reason}")
@@ -68,7 +76,13 @@ def open_session(name: str, host: str, config: EngineConfig | None, store: str |
         originals.path.exists()
     except OSError as error:
         raise click.BadParameter(f"{error.strerror}: name another file", param_hint="'--store'") from None
-    return Opened(file, adapter, ContextEngine(config=config, store=originals, plugins=plugins), originals)
+    try:
+        chosen = make_judge(judge, endpoint, redactors=plugins.redactors)
+    except ConfigError as error:
+        hint = "'--endpoint'" if error.setting == "endpoint" else "'--judge'"
+        raise click.BadParameter(str(error), param_hint=hint) from None
+    engine = ContextEngine(config=config, store=originals, plugins=plugins, judge=chosen)
+    return Opened(file, adapter, engine, originals)
 
 
 def _find_adapter(file: SessionFile, plugins: Plugins, host: str) -> Adapter:

@@ -10,7 +10,15 @@ import click
 if TYPE_CHECKING:
     from jev_engine.config import EngineConfig
 
-__all__ = ["file_argument", "format_option", "json_option", "make_settings", "setting_options", "store_option"]
+__all__ = [
+    "file_argument",
+    "format_option",
+    "json_option",
+    "judge_options",
+    "make_settings",
+    "setting_options",
+    "store_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +59,35 @@ SETTINGS = (
         "--window", type=int, metavar="TOKENS", help="Context window of the agent's model.  [default: 200000]"
     ),
 )
+
+
+JUDGE = (
+    click.option(
+        "--judge",
+        default="local",
+        show_default=True,
+        metavar="local|jev|cascade|URL",
+        help="Who decides: this machine alone, Jev as well, or Jev where this machine is not sure. All but local send "
+        "what docs/what-leaves-the-machine.md says; the key of a URL is taken from JEV_ENGINE_API_KEY.",
+    ),
+    click.option(
+        "--endpoint",
+        metavar="NAME|URL",
+        help="Where Jev is asked: typesafe, openrouter, openai-decisions or a URL.  [default: typesafe]",
+    ),
+    click.option(
+        "--privacy",
+        type=click.Choice(["excerpts", "sizes", "full"]),
+        help="What is shown of results: start and end, their size only, or all.  [default: excerpts]",
+    ),
+)
+
+
+def judge_options(function: F) -> F:
+    """Add the options that say who is asked, and what is shown."""
+    for option in reversed(JUDGE):
+        function = option(function)
+    return function
 
 
 def setting_options(function: F) -> F:

@@ -273,7 +273,7 @@ def _select(name: str, group: str, answers: Callable[[View], Answers], **setting
 
 THRESHOLDS = (0.05, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.60, 0.70)
 MISS_COSTS = (0.1, 0.3, 0.5, 1, 2, 3, 4, 5, 7, 10, 15, 20, 30)
-BASELINE_COSTS = (0.1, 0.3, 1, 3, 5, 10, 20)
+BASELINE_COSTS = (0.1, 0.3, 1, 3, 5, 10, 20, 40)
 """Prices at which the same rule is run without the judge, to meet keep-last-N at its freed share."""
 BUDGETS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0)
 """Expected misses a pass may spend: the rule the judge was first measured with [reference/evaluation2.md section 1]."""

@@ -42,22 +42,29 @@ class CascadeJudge:
         self.asked = asked
         self.name = name
         self.belief: Belief = asked.belief
-        self._local = LocalJudge().answers if local is None else local
+        # The engine takes this one for its own, so that facts about texts are worked out once.
+        self.local = LocalJudge()
+        self._local = self.local.answers if local is None else local
         self._settled = settled
 
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Ask about what is open; raises what `AskedJudge.judge` raises."""
-        known = self._local(request.transcript, request.candidates)
-        open_: list[ToolCall] = []
-        settled: list[ToolCall] = []
-        for call in request.candidates:
-            answer = known.get(call.key)
-            sure = answer is not None and answer.p_result is not None and answer.p_result <= self._settled
-            (settled if sure else open_).append(call)
-        verdict = await self.asked.judge(request._replace(candidates=open_))
+        unclear, settled = self.split(request)
+        verdict = await self.asked.judge(request._replace(candidates=unclear))
         fixed = fixed_cost(self.asked.wording)
         verdict.settled = len(settled)
         verdict.saved_tokens = whole(sum([question_cost(call, fixed) for call in settled]))
         if self.asked.price is not None:
             verdict.saved_price = verdict.saved_tokens * self.asked.price / 1e6
         return verdict
+
+    def split(self, request: JudgeRequest) -> tuple[list[ToolCall], list[ToolCall]]:
+        """Candidates to ask about, and those that are settled."""
+        known = self._local(request.transcript, request.candidates)
+        unclear: list[ToolCall] = []
+        settled: list[ToolCall] = []
+        for call in request.candidates:
+            answer = known.get(call.key)
+            sure = answer is not None and answer.p_result is not None and answer.p_result <= self._settled
+            (settled if sure else unclear).append(call)
+        return unclear, settled

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jev_engine.errors import ConfigError
-from jev_engine.judges import DEADLINE_SECONDS, Judge
+from jev_engine.judges import DEADLINE_SECONDS, Judge, JudgeRequest
 from jev_engine.judges.privacy import Redactor
 
-__all__ = ["JUDGES", "make_judge"]
+__all__ = ["JUDGES", "Preview", "make_judge", "preview"]
 
 JUDGES = ("local", "jev", "cascade")
 
@@ -70,3 +70,37 @@ def _asker(endpoint: str, *, key: str | None, model: str | None, record: Path | 
 
     asker = JevAsker(endpoint, key=key, model=model)
     return asker if record is None else RecordingAsker(asker, record)
+
+
+class Preview(NamedTuple):
+    """One request as it would be sent."""
+
+    url: str
+    """Where to; "" for an asker that is not at an address."""
+    body: str
+    """All of it, word for word."""
+    calls: int
+    """Units asked about."""
+    tokens: int
+    """Estimated, questions included."""
+
+
+def preview(judge: Any, request: JudgeRequest) -> list[Preview]:
+    """What a judge made here would send first; sends nothing. Raises JudgeError where redaction fails."""
+    from jev_engine.judges.cascade import CascadeJudge  # noqa: PLC0415
+    from jev_engine.judges.endpoints import PRESETS, Endpoint  # noqa: PLC0415
+    from jev_engine.judges.wire import body_of  # noqa: PLC0415
+    from jev_engine.questions import questions_for  # noqa: PLC0415
+    from jev_engine.tokens import whole  # noqa: PLC0415
+
+    if isinstance(judge, CascadeJudge):
+        request, judge = request._replace(candidates=judge.split(request)[0]), judge.asked
+    asker = judge.asker
+    endpoint = asker.endpoint if isinstance(getattr(asker, "endpoint", None), Endpoint) else None
+    previews = []
+    for planned in judge.plan(judge.clean(request)):
+        questions = {name: q for call in planned.calls for name, q in questions_for(call, judge.wording).items()}
+        body = body_of(endpoint or PRESETS["typesafe"], judge.model or "", planned.state.text, questions)
+        url = endpoint.url if endpoint else ""
+        previews.append(Preview(url, body.decode(), len(planned.calls), whole(planned.cost)))
+    return previews

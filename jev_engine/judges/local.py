@@ -25,6 +25,7 @@ __all__ = [
     "local_probabilities",
     "p_call_of",
     "p_result_of",
+    "probabilities_of",
 ]
 
 LOWEST, HIGHEST = 0.0003, 0.97
@@ -139,7 +140,8 @@ def local_probabilities(
     answers = {}
     for i, row in table.each_row(wanted):
         call, unit = table.calls[i], table.timeline.units[i]
-        answers[call.number] = probabilities_of(unit, row[_AGE], weights.log_odds(row), memory, is_unfamiliar=unfamiliar)
+        log_odds = weights.log_odds(row)
+        answers[call.number] = probabilities_of(unit, row[_AGE], log_odds, memory, is_unfamiliar=unfamiliar)
     return answers
 
 

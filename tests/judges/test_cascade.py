@@ -20,13 +20,18 @@ class PricedAsker(ScriptedAsker):
     price = 0.042
 
 
-def settle_even(_transcript: Any, calls: list[Any]) -> dict[str, RawAnswer]:
-    return {unit.key: RawAnswer(1.0, 0.001 if unit.number % 2 == 0 else 0.2) for unit in calls}
+def sure_of(is_sure: Any) -> Any:
+    """A judge on this machine that says for which calls it is sure."""
+
+    def answers(_transcript: Any, candidates: Any) -> dict[str, RawAnswer]:
+        return {unit.key: RawAnswer(1.0, 0.001 if is_sure(unit.number) else 0.2) for unit in candidates}
+
+    return answers
 
 
 async def test_only_what_is_open_is_asked_about() -> None:
     asker = PricedAsker(lambda name, *_: 0.1 + len(name) / 100)
-    judge = CascadeJudge(AskedJudge(asker), local=settle_even)
+    judge = CascadeJudge(AskedJudge(asker), local=sure_of(lambda number: number % 2 == 0))
     done = await ContextEngine(judge=judge).compress(MESSAGES, force=True, dry_run=True)
 
     names = {
@@ -42,7 +47,7 @@ async def test_only_what_is_open_is_asked_about() -> None:
 
 async def test_where_everything_is_settled_nobody_is_asked() -> None:
     asker = ScriptedAsker(lambda *_: 0.1)
-    judge = CascadeJudge(AskedJudge(asker), local=lambda _, calls: {u.key: RawAnswer(1.0, 0.0) for u in calls})
+    judge = CascadeJudge(AskedJudge(asker), local=sure_of(lambda _number: True))
     done = await ContextEngine(judge=judge).compress(MESSAGES, force=True, dry_run=True)
 
     assert asker.requests == []
