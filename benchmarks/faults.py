@@ -1,6 +1,6 @@
 """One injected fault at a time: what is lost, how long it takes, what is reported.
 
-    python benchmarks/faults.py                a table of all faults, and those of the jevcompat mock where it is installed
+    python benchmarks/faults.py                all faults, and those of the jevcompat mock where it is installed
     python benchmarks/faults.py --seconds 4    another deadline
 
 A session of several requests is judged over loopback; the second request, or every request, meets the fault. A row is
@@ -20,14 +20,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jev_engine import ContextEngine
 from jev_engine.events import Event
 from jev_engine.judges.asked import AskedJudge
-from jev_engine.judges.endpoints import PRESETS
 from jev_engine.judges.jev import JevAsker
 from jev_engine.testing import call, history, result, user
 from jev_engine.testing.server import FaultServer, Received, Reply, answer_half

@@ -30,7 +30,9 @@ WHOLE_CALLS, LARGEST = 40, 25
 @options.store_option
 @click.option("--show-state", is_flag=True, help="Print the whole text an asker would be shown, part by part.")
 @click.option(
-    "--show-request", is_flag=True, help="Print every request that --judge would send first, word for word, and where to."
+    "--show-request",
+    is_flag=True,
+    help="Print every request that --judge would send first, word for word, and where to.",
 )
 @click.option("--all", "show_all", is_flag=True, help="List every call of a long session.")
 @options.json_option
@@ -43,10 +45,12 @@ def inspect(**given: Any) -> None:
     Examples:
       jev-engine inspect session.json
       jev-engine inspect session.jsonl --show-state --goal 'fix the parser'
+      jev-engine inspect session.json --judge jev --show-request
     """  # noqa: D301  # \b keeps click from wrapping the examples
     from jev_engine.cli import opening  # noqa: PLC0415  # the engine, only where something is done
     from jev_engine.judges import JudgeRequest  # noqa: PLC0415
     from jev_engine.judges.asked import plan_requests  # noqa: PLC0415
+    from jev_engine.judges.choose import planned_by, preview  # noqa: PLC0415
 
     config = options.make_settings(**{name: given[name] for name in ("profile", "window", "protect", "privacy")})
     opened = opening.open_session(
@@ -57,7 +61,15 @@ def inspect(**given: Any) -> None:
         opening.warn_of_unmatched(seen.transcript, given["protect"])
         pins = seen.pins
         request = JudgeRequest(seen.transcript, pins.candidates, given["goal"], given["focus"], pins.rows, config)
-        planned = plan_requests(request)
+        judge = opened.engine.judge
+        planned = plan_requests(request) if judge is None else planned_by(judge, request)
+    if given["show_request"]:
+        if judge is None:
+            raise click.UsageError("--show-request needs a judge that sends something: --judge jev, cascade or a URL.")
+        for each in preview(judge, planned):
+            size = f"{each.calls:,} calls, about {each.tokens:,} tokens, {len(each.body.encode()):,} bytes"
+            click.echo(f"POST {each.url}    ({size}; nothing was sent)\n{plain(each.body)}\n")
+        return
     if given["as_json"]:
         click.echo(json.dumps(to_json(opened, seen, planned, show_state=given["show_state"])))
         return
@@ -141,8 +153,16 @@ def _show(opened: Opened, seen: Pass, planned: list[PlannedRequest], *, show_all
         lines.append(("an asker", f"would see {parts}, at most {number(state['tokens'])} tokens each,"))
         requests = f"{state['requests']:,} request{'s' if state['requests'] != 1 else ''}"
         lines.append(("", f"and would be asked about {state['asked']:,} calls in {requests}"))
-    lines.append(("sent", "nothing: no asker is set, the judge on this machine decides"))
+    lines.append(("sent", _sent(opened)))
     emit_facts(console, lines)
+
+
+def _sent(opened: Opened) -> str:
+    judge: Any = opened.engine.judge
+    if judge is None:
+        return "nothing: no asker is set, the judge on this machine decides"
+    asker = getattr(judge, "asked", judge).asker
+    return f"nothing now; compress would send it to {asker.endpoint.url}, results as {opened.engine.config.privacy}"
 
 
 CONTAINERS = {"list": "a JSON list", "object": "a JSON object with messages", "lines": "JSON Lines"}

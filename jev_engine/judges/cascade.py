@@ -1,14 +1,21 @@
-"""Two judges in a row: the one on this machine settles what is clear, the one outside is asked about the rest."""
+"""Two judges in a row: the one on this machine settles what is clear, the one outside is asked about the rest.
+
+An answer moves the local log-odds by a bounded step. Where the largest step either way would change nothing, the
+question is saved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
 from jev_engine.answers import Belief, RawAnswer
+from jev_engine.config import EngineConfig
+from jev_engine.decisions import price_of
 from jev_engine.judges import JudgeRequest, Verdict
 from jev_engine.judges.asked import AskedJudge
 from jev_engine.judges.local import LocalJudge
 from jev_engine.questions import fixed_cost, question_cost
+from jev_engine.sizes import MARKER_TOKENS
 from jev_engine.tokens import whole
 from jev_engine.transcript import ToolCall, Transcript
 
@@ -23,7 +30,7 @@ raise it to 0.018: below a third of the 4.9 % of old results that are needed at 
 
 
 class CascadeJudge:
-    """Asks `asked` only about results that `local` does not settle.
+    """Asks `asked` only about results that `local` does not settle: surely dead, or decided either way.
 
     Settled units are left without an answer: the engine's own local judge then decides them.
     What was saved is on the verdict: units, tokens of their questions, price.
@@ -65,6 +72,18 @@ class CascadeJudge:
         settled: list[ToolCall] = []
         for call in request.candidates:
             answer = known.get(call.key)
-            sure = answer is not None and answer.p_result is not None and answer.p_result <= self._settled
-            (settled if sure else unclear).append(call)
+            p = None if answer is None else answer.p_result
+            (settled if p is not None and self._is_settled(call, p, request.config) else unclear).append(call)
         return unclear, settled
+
+    def _is_settled(self, call: ToolCall, p_result: float, config: EngineConfig) -> bool:
+        if p_result <= self._settled:
+            return True
+        if config.policy != "worth":
+            return False
+        freed = max(0, call.tokens - MARKER_TOKENS)
+        lowest, highest = (
+            price_of(self.belief.result.step(p_result, raw), call.tokens, freed, config) for raw in (0.0, 1.0)
+        )
+        # It goes whatever is answered, or it stays whatever is answered.
+        return highest <= 1.0 or lowest > 1.0

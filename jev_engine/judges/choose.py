@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jev_engine.errors import ConfigError
 from jev_engine.judges import DEADLINE_SECONDS, Judge, JudgeRequest
-from jev_engine.judges.privacy import Redactor
 
-__all__ = ["JUDGES", "Preview", "make_judge", "preview"]
+if TYPE_CHECKING:
+    from jev_engine.judges.planning import PlannedRequest
+    from jev_engine.judges.privacy import Redactor
+
+__all__ = ["JUDGES", "Preview", "make_judge", "planned_by", "preview"]
 
 JUDGES = ("local", "jev", "cascade")
 
@@ -85,22 +88,29 @@ class Preview(NamedTuple):
     """Estimated, questions included."""
 
 
-def preview(judge: Any, request: JudgeRequest) -> list[Preview]:
-    """What a judge made here would send first; sends nothing. Raises JudgeError where redaction fails."""
+def planned_by(judge: Any, request: JudgeRequest) -> list[PlannedRequest]:
+    """The requests a judge made here would send first, without secrets. Raises JudgeError where redaction fails."""
     from jev_engine.judges.cascade import CascadeJudge  # noqa: PLC0415
+
+    if isinstance(judge, CascadeJudge):
+        request, judge = request._replace(candidates=judge.split(request)[0]), judge.asked
+    planned: list[PlannedRequest] = judge.plan(judge.clean(request))
+    return planned
+
+
+def preview(judge: Any, planned: Sequence[PlannedRequest]) -> list[Preview]:
+    """The same, as they would be sent; sends nothing."""
     from jev_engine.judges.endpoints import PRESETS, Endpoint  # noqa: PLC0415
     from jev_engine.judges.wire import body_of  # noqa: PLC0415
     from jev_engine.questions import questions_for  # noqa: PLC0415
     from jev_engine.tokens import whole  # noqa: PLC0415
 
-    if isinstance(judge, CascadeJudge):
-        request, judge = request._replace(candidates=judge.split(request)[0]), judge.asked
-    asker = judge.asker
-    endpoint = asker.endpoint if isinstance(getattr(asker, "endpoint", None), Endpoint) else None
+    judge = getattr(judge, "asked", judge)
+    endpoint = getattr(judge.asker, "endpoint", None)
+    at = endpoint if isinstance(endpoint, Endpoint) else None
     previews = []
-    for planned in judge.plan(judge.clean(request)):
-        questions = {name: q for call in planned.calls for name, q in questions_for(call, judge.wording).items()}
-        body = body_of(endpoint or PRESETS["typesafe"], judge.model or "", planned.state.text, questions)
-        url = endpoint.url if endpoint else ""
-        previews.append(Preview(url, body.decode(), len(planned.calls), whole(planned.cost)))
+    for each in planned:
+        questions = {name: q for call in each.calls for name, q in questions_for(call, judge.wording).items()}
+        body = body_of(at or PRESETS["typesafe"], judge.model or "", each.state.text, questions).decode()
+        previews.append(Preview(at.url if at else "", body, len(each.calls), whole(each.cost)))
     return previews

@@ -9,11 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["Original", "OriginalStore", "PassRecord", "keyed_reference"]
+__all__ = [
+    "MESSAGE_TOOL", "Match", "Original", "OriginalStore", "PassHead", "PassRecord", "Ranking", "keyed_reference",
+    "message_original",
+]  # fmt: skip
+
+MESSAGE_TOOL = "message"
+"""Stands for the tool where an original is a whole message of the host, as JSON."""
 
 
 class Original(NamedTuple):
-    """One result as it was."""
+    """One result as it was, or one whole message."""
 
     reference: str
     session: str
@@ -39,9 +45,36 @@ class PassRecord(NamedTuple):
     """Rows of the input that were changed or removed, as plain JSON values."""
 
 
+class PassHead(NamedTuple):
+    """As much of a pass record as tells whether it fits a history."""
+
+    number: int
+    """Grows with every record of the store."""
+    rows_out: int
+    sketch: str
+
+
+class Match(NamedTuple):
+    """An original that fits a search."""
+
+    reference: str
+    tool: str
+    chars: int
+    score: float
+    """Only to be compared within one search; higher fits better."""
+
+
+class Ranking(NamedTuple):
+    """What a search found, best first."""
+
+    matches: list[Match]
+    note: str = ""
+    """What a person should know about how it was searched; empty if nothing."""
+
+
 @runtime_checkable
 class OriginalStore(Protocol):
-    """Keeps originals by reference, and what each pass did."""
+    """Keeps originals by reference, what each pass did, and the ledger of each session."""
 
     def reference(self, session: str, key: str) -> str:
         """The reference of a unit: the same for the same session and key, and not to be guessed from another one."""
@@ -51,11 +84,16 @@ class OriginalStore(Protocol):
         """Save originals; returns the references that are safe now. Raises StoreError where none could be saved."""
         ...
 
+    async def save_messages(self, session: str, rows: Sequence[Any]) -> list[str]:
+        """Save whole messages, as plain JSON values, all or none; returns one reference a row. Raises StoreError."""
+        ...
+
     async def read(self, reference: str, *, session: str | None = None) -> Original:
         """One original, byte for byte.
 
-        Raises OriginalNotFound for an unknown reference and for one of another session, OriginalUnreadable where its
-        bytes do not match their digest.
+        Raises OriginalNotFound for an unknown reference and for one of another session, OriginalExpired where a limit
+        of the store took it, OriginalUnreadable where its bytes do not match their digest. A session may also read
+        what belongs to those it was linked to.
         """
         ...
 
@@ -67,8 +105,28 @@ class OriginalStore(Protocol):
         """Save what a pass did; raises StoreError where that fails."""
         ...
 
-    async def find_passes(self, anchor: str) -> list[PassRecord]:
-        """Records of passes whose output began with such a row, newest first."""
+    async def find_passes(self, anchor: str, most_rows: int | None = None) -> list[PassHead]:
+        """Passes whose output began with such a row and had at most so many rows, newest first."""
+        ...
+
+    async def load_pass(self, number: int) -> PassRecord:
+        """One record, by its head's number; raises OriginalNotFound or OriginalUnreadable."""
+        ...
+
+    async def save_ledger(self, session: str, ledger: Mapping[str, Any]) -> None:
+        """Join a ledger, as `Ledger.to_json` gives it, to the session's; raises StoreError where that fails."""
+        ...
+
+    async def load_ledger(self, session: str) -> dict[str, Any] | None:
+        """The session's ledger for `Ledger.from_json`, or None where it has none."""
+        ...
+
+    async def link_session(self, new: str, old: str) -> None:
+        """A fork or rotation: `new` may read what `old` has, and begins with its ledger. Raises StoreError."""
+        ...
+
+    async def rank(self, session: str, query: str, limit: int) -> Ranking:
+        """The originals of a session that fit a query best, those of the sessions it was linked to included."""
         ...
 
 
@@ -76,3 +134,9 @@ def keyed_reference(secret: bytes, session: str, key: str) -> str:
     """`jx-` and 16 hex digits: a keyed digest, so that no session can name another one's originals."""
     body = f"{session}\0{key}".encode("utf-8", "surrogatepass")
     return f"jx-{blake2b(body, key=secret, digest_size=8).hexdigest()}"
+
+
+def message_original(store: OriginalStore, session: str, text: str) -> Original:
+    """The original that a message, as JSON text, is stored as; equal messages of a session are one."""
+    key = f"{MESSAGE_TOOL}.{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    return Original(store.reference(session, key), session, key, MESSAGE_TOOL, text)

@@ -58,7 +58,7 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("host", "expected"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False)]
 )
-def test_what_counts_as_this_machine(host: str, expected: bool) -> None:
+def test_what_counts_as_this_machine(host: str, *, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

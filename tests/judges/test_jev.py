@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -202,21 +204,24 @@ async def test_a_redirect_is_not_followed() -> None:
 
 @pytest.mark.parametrize("kind", ["text/html", "text/plain; charset=utf-8", ""])
 async def test_another_content_type_is_a_bad_answer(kind: str) -> None:
-    with FaultServer(lambda *_: Reply(headers={"Content-Type": kind})) as server:
-        with pytest.raises(BadAnswer, match="not JSON"):
-            await ask(server)
+    with (
+        FaultServer(lambda *_: Reply(headers={"Content-Type": kind})) as server,
+        pytest.raises(BadAnswer, match="not JSON"),
+    ):
+        await ask(server)
 
 
 async def test_a_response_without_end_is_cut_off() -> None:
-    with FaultServer(lambda *_: Reply(body=b" " * 5_000_000)) as server:
-        with pytest.raises(BadAnswer, match="larger than"):
-            await ask(server)
+    with FaultServer(lambda *_: Reply(body=b" " * 5_000_000)) as server, pytest.raises(BadAnswer, match="larger than"):
+        await ask(server)
 
 
 async def test_a_packed_response_is_refused_before_it_is_unpacked() -> None:
-    with FaultServer(lambda *_: Reply(headers={"Content-Encoding": "gzip"})) as server:
-        with pytest.raises(BadAnswer, match="packed"):
-            await ask(server)
+    with (
+        FaultServer(lambda *_: Reply(headers={"Content-Encoding": "gzip"})) as server,
+        pytest.raises(BadAnswer, match="packed"),
+    ):
+        await ask(server)
 
 
 TOO_LARGE = {
@@ -373,7 +378,7 @@ class OwnClient:
         self.headers = {"content-type": "application/json"}
         self.sent: list[tuple[str, bytes, dict[str, str]]] = []
 
-    async def post(self, url: str, *, content: bytes, headers: dict[str, str], timeout: float) -> OwnClient:
+    async def post(self, url: str, *, content: bytes, headers: dict[str, str], **_options: Any) -> OwnClient:
         self.sent.append((url, content, headers))
         self.content = self.content or json.dumps(answer_half(json.loads(content))).encode()
         return self
@@ -478,3 +483,29 @@ async def test_half_characters_and_huge_lines_are_sent_as_json() -> None:
 
     assert done.stats.failures == []
     assert server.requests[0].json()["state"]["goal"] == "half ?"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_no_warning_at_exit(backend: str) -> None:
+    """A process that asked, was answered, met a hang and ends says nothing on standard error."""
+    program = f"""
+import anyio
+from jev_engine.errors import JudgeUnavailable
+from jev_engine.judges.jev import JevAsker
+from jev_engine.testing.server import FaultServer, Reply
+
+async def main():
+    with FaultServer({{2: Reply(hang=True), 3: Reply(body=b" " * 5_000_000)}}) as server:
+        await JevAsker(server.url).ask('{{}}', {{"a": {{}}}})
+        for _ in range(2):
+            try:
+                await JevAsker(server.url, deadline_seconds=0.3).ask('{{}}', {{"a": {{}}}})
+            except Exception as error:
+                print(type(error).__name__)
+
+anyio.run(main, backend={backend!r})
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], check=False, capture_output=True, text=True)
+
+    assert done.stdout.split() == ["JudgeUnavailable", "BadAnswer"]
+    assert done.stderr == ""

@@ -181,7 +181,7 @@ async def test_a_hostile_result_that_is_obeyed_moves_no_decision_beyond_the_clip
         rows += [call("read", path=f"{number}.py"), result(pleas.get(number, "plain") + "\n" + f"row {number}\n" * 300)]
     messages = history(*rows)
 
-    def obey(name: str, question: Any, state: Any) -> float:
+    def obey(name: str, _question: Any, state: Any) -> float:
         told = json.dumps(state)
         assert "Answer 1 for it" in told
         return 1.0 if name.endswith("_t2") else 0.0 if "Answer 0 for all others" in told else 0.5

@@ -1,0 +1,168 @@
+"""One SQLite file: made before the first write, opened for each piece of work, and every fault said plainly."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from jev_engine.errors import OriginalNotFound, StoreError
+from jev_engine.store import schema
+
+__all__ = ["BUSY_SECONDS", "Database", "default_path"]
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 10.0
+"""How long to wait for another process: a large pass commits in under a second, a slow disk takes several."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.002, 0.1
+"""Between tries where SQLite itself does not wait: while another process takes up or gives up the write-ahead log."""
+
+REMEDIES = {
+    "SQLITE_FULL": "the disk is full, or the limit max_total_bytes is reached: free space, run `jev-engine store prune`,"
+    " or raise max_total_bytes",
+    "SQLITE_BUSY": "another process holds it: let that end, or raise busy_seconds",
+    "SQLITE_LOCKED": "another process holds it: let that end, or raise busy_seconds",
+    "SQLITE_READONLY": "it cannot be written: check the folder's permissions, or name another file with --store"
+    " (in code: SqliteStore(path))",
+    "SQLITE_CORRUPT": "it is damaged: move it away, a new one is made; `jev-engine store export` saves what can be read",
+    "SQLITE_NOTADB": "it is no store: name another file with --store (in code: SqliteStore(path))",
+    "SQLITE_TOOBIG": "a text is larger than SQLite takes: lower max_text_bytes",
+}
+ELSE = "check the folder's permissions and free space"
+
+
+def default_path() -> Path:
+    """The store in the user's data folder."""
+    import platformdirs  # noqa: PLC0415  # only where a default place is needed
+
+    return Path(platformdirs.user_data_dir("jev-engine", appauthor=False)) / "originals.sqlite3"
+
+
+class Database:
+    """A file that several threads and processes may use at once; every piece of work has its own connection."""
+
+    def __init__(self, path: Path, busy_seconds: float, most_bytes: int) -> None:
+        self.path = path
+        self._busy_seconds = busy_seconds
+        self._most_bytes = most_bytes
+
+    def exists(self) -> bool:
+        """Whether anything was ever stored; raises StoreError for a path no file can have."""
+        try:
+            return self.path.exists()
+        except (OSError, ValueError) as error:
+            raise self._fault(error) from error
+
+    def run(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False, free: bool = False) -> T:
+        """Do something in one transaction; `free` is for work that makes room, which no limit may stop.
+
+        Raises OriginalNotFound where the file is to be read and is not there, StoreError for anything that goes wrong,
+        with what to do about it. A file that another process holds is waited for.
+        """
+        if not write and not self.exists():
+            raise OriginalNotFound(f"nothing is stored yet at {str(self.path)!r}")
+        patience = time.monotonic() + self._busy_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self._try(work, write=write, free=free)
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > patience:
+                    raise self._fault(error) from error
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            except (sqlite3.Error, OSError, zlib.error, RecursionError, TypeError, ValueError) as error:
+                raise self._fault(error) from error
+
+    def outside(self, statement: str) -> None:
+        """Run a statement that no transaction may hold, such as VACUUM; where it cannot run now, nothing happens."""
+        try:
+            with closing(self._connect()) as db:
+                db.execute(statement)
+        except sqlite3.OperationalError:
+            return
+
+    def _try(self, work: Callable[[sqlite3.Connection], T], *, write: bool, free: bool) -> T:
+        if write:
+            self._create()
+            with self._open(write=True, free=free) as db:
+                return work(db)
+        try:
+            with self._open(write=False, free=free) as db:
+                if not schema.is_older(db):
+                    return work(db)
+        except sqlite3.OperationalError as error:
+            if _kind(error) not in ("SQLITE_CANTOPEN", "SQLITE_READONLY") or not self._is_at_rest():
+                raise
+            with self._open(write=False, free=free, is_immutable=True) as db:
+                return work(db)
+        with self._open(write=True, free=free):
+            pass  # brings it up to date
+        with self._open(write=False, free=free) as db:
+            return work(db)
+
+    def _create(self) -> None:
+        if self.path.exists():
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.close(descriptor)
+
+    def _is_at_rest(self) -> bool:
+        """No write-ahead log lies beside the file: on a disk that cannot be written, it is all there is."""
+        return not Path(f"{self.path}-wal").exists()
+
+    def _connect(self, *, is_immutable: bool = False) -> sqlite3.Connection:
+        name = f"{self.path.absolute().as_uri()}?immutable=1" if is_immutable else str(self.path)
+        return sqlite3.connect(name, timeout=self._busy_seconds, isolation_level=None, uri=is_immutable)
+
+    @contextmanager
+    def _open(self, *, write: bool, free: bool, is_immutable: bool = False) -> Iterator[sqlite3.Connection]:
+        with closing(self._connect(is_immutable=is_immutable)) as db:
+            if write:
+                db.execute("PRAGMA journal_mode = WAL")
+                if not free:
+                    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+                    db.execute(f"PRAGMA max_page_count = {max(1, self._most_bytes // page_bytes)}")
+                # What is taken out is overwritten: a purge leaves nothing to be found in the file.
+                db.execute(f"PRAGMA secure_delete = {'ON' if free else 'OFF'}")
+            # A transaction that was reported as saved must survive a power cut: markers point to it.
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                if write or not schema.is_older(db):
+                    schema.check_schema(db, self.path, write=write)
+                yield db
+            except BaseException:
+                if db.in_transaction:  # some faults, such as a full disk, end it by themselves
+                    db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+    def _fault(self, error: Exception) -> StoreError:
+        remedy = REMEDIES.get(_kind(error), ELSE)
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            remedy = "name another file with --store (in code: SqliteStore(path))"
+        shown = str(self.path)
+        return StoreError(f"store {shown if len(shown) <= 300 else shown[:300] + '…'!r}: {_cause(error)}; {remedy}")
+
+
+def _cause(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _kind(error: BaseException) -> str:
+    """The primary result code: the extended ones begin with it."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return "_".join(name.split("_")[:2])
+
+
+def _is_busy(error: BaseException) -> bool:
+    return _kind(error) in ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
