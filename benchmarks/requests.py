@@ -87,7 +87,7 @@ def waiting(calls: int, delay_seconds: float) -> bool:
     messages = synthetic(calls)
     with FaultServer(lambda *_: Reply(delay_seconds=delay_seconds), answer=quick_answer) as server:
         endpoint = TYPESAFE._replace(url=server.url, tokens_per_second=None)
-        judge = AskedJudge(JevAsker(endpoint, key="a-key"), deadline_seconds=60, remember=False)
+        judge = AskedJudge(JevAsker(endpoint, key="a-key"), deadline_seconds=60)
         asyncio.run(ContextEngine(judge=judge).compress(synthetic(8), host="openai", dry_run=True))
         server.requests.clear()
         times = []

@@ -13,6 +13,7 @@
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
     └── StoreError           originals could not be saved or read
         ├── OriginalNotFound
+        ├── OriginalExpired
         └── OriginalUnreadable
 
 `ContextEngine.compress` catches all of them and returns the untouched history with the reason, unless asked to raise.
@@ -82,6 +83,10 @@ class StoreError(JevEngineError):
 
 class OriginalNotFound(StoreError, LookupError):
     """No original goes by that reference in this session."""
+
+
+class OriginalExpired(StoreError, LookupError):
+    """An original was there, and a limit of the store on age, number or size has taken it."""
 
 
 class OriginalUnreadable(StoreError):

@@ -159,6 +159,11 @@ class Pass:
         """Ask the judge about what it has not been paid for yet; a judge that fails leaves units undecided."""
         self._has_judge = judge is not None
         candidates = self.pins.candidates
+        if judge is None and self.config.policy == "threshold" and candidates and self.config.keep_result < 1:
+            self.stats.warnings.append(
+                "thresholds are meant for raw answers of Jev; the local judge is calibrated and seldom reaches them, so "
+                "nearly everything goes: prefer policy 'worth'"
+            )
         if judge is None or not candidates:
             return Verdict()
         version = getattr(judge, "version", judge.name)

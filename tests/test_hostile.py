@@ -184,7 +184,7 @@ def test_deep_and_self_containing_values_never_crash_a_pass(odd: Any, place: str
     done = compress(messages, judge=judge, profile=profile, pin_newest_calls=0, pin_newest_messages=0)
 
     assert "internal fault" not in done.reason
-    assert done.outcome == ("committed" if profile == "reference" else "nothing_to_prune"), done.reason
+    assert done.outcome in {"committed"} | ({"nothing_to_prune"} if profile == "balanced" else set()), done.reason
     assert "t1" in {d.label for d in done.decisions if d.action == "truncate" or profile == "balanced"}
     assert not done.stats.failures
 

@@ -141,7 +141,7 @@ def test_what_is_missed_is_known(text: str, secret: str) -> None:
 )
 async def test_no_request_holds_a_planted_secret(config: dict[str, Any]) -> None:
     asker = ScriptedAsker(lambda *_: 0.1)
-    judge = AskedJudge(asker, remember=False)
+    judge = AskedJudge(asker)
     engine = ContextEngine(config=EngineConfig(**config), judge=judge)
     for text, secret in SHAPES.values():
         filler = "row of output\n" * 300

@@ -17,7 +17,8 @@ from passing import compress, long_text
 
 from jev_engine.errors import OriginalNotFound, OriginalUnreadable, StoreError
 from jev_engine.store import Original, PassRecord
-from jev_engine.store.sqlite import SCHEMA_VERSION, SqliteStore
+from jev_engine.store.schema import SCHEMA_VERSION
+from jev_engine.store.sqlite import SqliteStore
 from jev_engine.testing import call, history, result, user
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from hashlib import blake2b
 from typing import Any
 
 import anyio
@@ -22,7 +21,7 @@ from jev_engine.judges.planning import PlannedRequest, budget_for, plan_requests
 from jev_engine.judges.privacy import Cleaner, Redactor
 from jev_engine.questions import WORDING, Wording, questions_for
 from jev_engine.redact import redact
-from jev_engine.state import EXCERPT_CHARS, goal_of
+from jev_engine.state import quick_sizes
 from jev_engine.tokens import whole
 from jev_engine.transcript import ToolCall
 
@@ -31,8 +30,7 @@ __all__ = ["AskedJudge", "PlannedRequest", "plan_requests", "read_answers"]
 HALVINGS = 4
 """How often a request that is too large is made smaller: to a sixteenth at least."""
 SIMILAR_SIZE = 0.8
-REMEMBERED = 50_000
-"""Answers kept, so that no unit is asked about twice under the same goal."""
+"""A request of at least this share of one that was refused for its size is not even tried."""
 FAULT_CHARS = 200
 CHARS_PER_TOKEN = 4
 """For a first look at whether results have room: real ones have 3 to 4 and are quoted besides."""
@@ -57,44 +55,38 @@ class AskedJudge:
         deadline_seconds: float = DEADLINE_SECONDS,
         redactors: Sequence[Redactor] = (),
         belief: Belief | None = None,
-        remember: bool = True,
     ) -> None:
         self.asker = asker
         self.name = name
         self.wording = wording
         self.deadline_seconds = deadline_seconds
         self.model: str | None = getattr(asker, "model", None)
+        self.version = f"{self.model or name}/{wording.version}"
+        """What answers are kept under: those of another model, or to other words, are other answers."""
         self.belief = belief or prior_for(self.model)
         self._budget: Budget | None = getattr(asker, "budget", None)
         self.price: float | None = getattr(asker, "price", None)
         self._cleaner = Cleaner(redactors)
-        self._answers: dict[tuple[str, bytes], RawAnswer] | None = {} if remember else None
 
     async def judge(self, request: JudgeRequest) -> Verdict:
         """Ask; raises JudgeUnavailable where not one request was answered, JudgeError where redaction failed."""
         verdict = Verdict()
         verdict.privacy = request.config.privacy
         clean = self.clean(request)
-        place = self._place(clean)
-        candidates = [call for call in clean.candidates if not self._recall(call, place, verdict)]
-        planned = self.plan(clean._replace(candidates=candidates))
+        planned = self.plan(clean)
         if not planned:
             return verdict
         states = {id(p.state): p.state for p in planned}
         verdict.windows = len(states)
         verdict.state_stage = planned[0].state.stage
         verdict.state_tokens = max(whole(state.cost) for state in states.values())
-        verdict.hidden = len(candidates) - sum(len(p.calls) for p in planned)
-        recalled = len(verdict.answers)
+        verdict.hidden = len(clean.candidates) - sum(len(p.calls) for p in planned)
         async with _connected(self.asker) as asker:
             await _Asking(self, asker, clean, verdict).all(planned)
-        self._remember(verdict, place)
         if self.price is not None:
             verdict.price = verdict.input_tokens * self.price / 1e6
-        if len(verdict.answers) == recalled and verdict.failures:
-            if not recalled:
-                raise JudgeUnavailable(f"no request was answered: {verdict.failures[0]}")
-            verdict.warnings.append("only remembered answers: no request was answered")
+        if not verdict.answers and verdict.failures:
+            raise JudgeUnavailable(f"no request was answered: {verdict.failures[0]}")
         return verdict
 
     def clean(self, request: JudgeRequest) -> JudgeRequest:
@@ -103,34 +95,13 @@ class AskedJudge:
         may_show = config.show_excerpts and config.privacy != "sizes" and config.profile != "reference"
         if may_show and config.privacy == "excerpts":
             # Results are cleaned only where there is room to show them.
-            chars = sum([min(len(call.result or ""), 2 * EXCERPT_CHARS) for call in request.transcript.calls])
+            chars = quick_sizes(request.transcript.entries)[0]
             may_show = chars <= CHARS_PER_TOKEN * budget_for(config, self._budget).state_tokens
         return self._cleaner.request(request, shows_results=may_show)
 
     def plan(self, clean: JudgeRequest, budget: Budget | None = None) -> list[PlannedRequest]:
         """The requests a clean request becomes."""
         return plan_requests(clean, self.wording, budget or budget_for(clean.config, self._budget))
-
-    def _place(self, clean: JudgeRequest) -> bytes:
-        """What an answer is valid for, beside its unit: goal, wording, model and privacy mode."""
-        goal = goal_of(clean.transcript, clean.goal, clean.focus)
-        text = f"{self.model}\0{self.wording.version}\0{clean.config.privacy}\0{goal}"
-        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-    def _recall(self, call: ToolCall, place: bytes, verdict: Verdict) -> bool:
-        known = self._answers.get((call.key, place)) if self._answers else None
-        if known is not None:
-            verdict.answers[call.key] = known
-        return known is not None
-
-    def _remember(self, verdict: Verdict, place: bytes) -> None:
-        if self._answers is None:
-            return
-        if len(self._answers) + len(verdict.answers) > REMEMBERED:
-            self._answers.clear()
-        for key, answer in verdict.answers.items():
-            if answer.p_result is not None and key:
-                self._answers[key, place] = answer
 
 
 @asynccontextmanager

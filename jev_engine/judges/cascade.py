@@ -49,6 +49,7 @@ class CascadeJudge:
         self.asked = asked
         self.name = name
         self.belief: Belief = asked.belief
+        self.version = asked.version
         # The engine takes this one for its own, so that facts about texts are worked out once.
         self.local = LocalJudge()
         self._local = self.local.answers if local is None else local

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 __all__ = ["TERMS_CAP", "term_counts", "terms_of"]
 
@@ -17,10 +18,12 @@ LONGEST_WORD = 200
 LONGEST_TERM = 64
 """Characters of one term; of a longer path its last parts are found."""
 SHORTEST_TERM = 2
+SHORTEST_NUMBER = 4
+"""Shorter numbers are mostly those of lines, as in `atoms`: a listing has hundreds of them, and none tells anything."""
 CJK_GRAM = 2
 """Scripts without blanks are found by pairs of signs: the usual choice for search without a dictionary."""
 WORDS_KEPT = 1 << 16
-"""Words remembered per process, as in `atoms.WORDS_KEPT`."""
+"""Words remembered per process, about 15 MB, as in `atoms.WORDS_KEPT`."""
 
 # Letters, digits, the joints of names and paths, and everything outside ASCII make words.
 _WORD_TABLE = bytes(c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-/" else 0x20 for c in range(256))
@@ -41,7 +44,12 @@ class _Terms(dict[bytes, tuple[str, ...]]):
     """Word to terms: each distinct word of the process is taken apart once."""
 
     def __missing__(self, word: bytes) -> tuple[str, ...]:
-        found = self[word] = tuple(dict.fromkeys(_take_apart(word)))
+        if word.isalpha() and word.isascii() and word[1:].islower():  # most words are plain: settled here
+            term = word.lower().decode()
+            found: tuple[str, ...] = () if term in STOP or not SHORTEST_TERM <= len(term) <= LONGEST_TERM else (term,)
+        else:
+            found = tuple(dict.fromkeys(_take_apart(word)))
+        self[word] = found
         return found
 
 
@@ -50,10 +58,7 @@ _TERMS = _Terms()
 
 def terms_of(text: str) -> set[str]:
     """The distinct terms of a text, lower case. Linear in its length; only the first `TERMS_CAP` characters are read."""
-    words = set(_words(text))
-    found: set[str] = set()
-    for terms in map(_TERMS.__getitem__, words):
-        found.update(terms)
+    found = set(chain.from_iterable(map(_TERMS.__getitem__, set(_words(text)))))
     if len(_TERMS) > WORDS_KEPT:
         _TERMS.clear()
     return found
@@ -79,8 +84,14 @@ def _take_apart(word: bytes) -> list[str]:
         return []
     text = word.strip(_EDGE).decode("utf-8", "replace")
     if text.isascii():
-        return [term for term in _of_name(text) if SHORTEST_TERM <= len(term) <= LONGEST_TERM and term not in STOP]
+        return [term for term in _of_name(text) if _is_telling(term)]
     return _of_foreign(text)
+
+
+def _is_telling(term: str) -> bool:
+    if term.isdigit():
+        return SHORTEST_NUMBER <= len(term) <= LONGEST_TERM
+    return SHORTEST_TERM <= len(term) <= LONGEST_TERM and term not in STOP
 
 
 def _of_name(text: str) -> list[str]:

@@ -23,6 +23,8 @@ BUSY_SECONDS = 10.0
 """How long to wait for another process: a large pass commits in under a second, a slow disk takes several."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.002, 0.1
 """Between tries where SQLite itself does not wait: while another process takes up or gives up the write-ahead log."""
+HEADROOM_SHARE = 0.05
+"""The file may grow this far beyond its limit while room is being made: deleting from the index writes first."""
 
 REMEDIES = {
     "SQLITE_FULL": "the disk is full, or the limit max_total_bytes is reached: free space, run `jev-engine store prune`,"
@@ -130,7 +132,8 @@ class Database:
                 db.execute("PRAGMA journal_mode = WAL")
                 if not free:
                     (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
-                    db.execute(f"PRAGMA max_page_count = {max(1, self._most_bytes // page_bytes)}")
+                    most = int(self._most_bytes * (1 + HEADROOM_SHARE)) // page_bytes
+                    db.execute(f"PRAGMA max_page_count = {max(1, most)}")
                 # What is taken out is overwritten: a purge leaves nothing to be found in the file.
                 db.execute(f"PRAGMA secure_delete = {'ON' if free else 'OFF'}")
             # A transaction that was reported as saved must survive a power cut: markers point to it.

@@ -13,10 +13,10 @@ from jev_engine.recall.ranking import best, pick_terms
 from jev_engine.recall.terms import terms_of
 from jev_engine.store.blobs import body_of
 
-__all__ = ["NO_FTS5", "add", "has_fts5", "line_of", "make", "remove", "search"]
+__all__ = ["NO_FTS5", "add", "has_fts5", "has_terms", "line_of", "make", "remove", "search"]
 
 NO_FTS5 = "this store has no index, because the SQLite of this Python or of the one that made it lacks FTS5: the words themselves were looked for"
-COMMON_DOCS = 1_000
+COMMON_DOCS = 500
 """Originals of a session from which on a term tells nothing: it is left out while others tell more."""
 PLAIN_ORIGINALS = 2_000
 """Newest originals that are looked through without an index, about 10 MB of text."""
@@ -44,9 +44,14 @@ def _is_there(db: sqlite3.Connection) -> bool:
     )
 
 
+def has_terms(query: str) -> bool:
+    """Whether there is anything to look for."""
+    return bool(terms_of(query))
+
+
 def line_of(text: str) -> str:
     """The distinct terms of a text in one line: what the index takes in, made before the file is locked."""
-    return " ".join(sorted(terms_of(text)))
+    return " ".join(terms_of(text))
 
 
 def add(db: sqlite3.Connection, number: int, session: int, line: str) -> None:
@@ -101,3 +106,20 @@ def search(db: sqlite3.Connection, chain: Sequence[int], query: str, limit: int)
         return dict(rows.fetchall())
 
     return best(telling or postings, count, lengths, limit)
+
+
+def plain_search(db: sqlite3.Connection, chain: Sequence[int], query: str, limit: int) -> list[tuple[int, float]]:
+    """The same without an index: how many of the query's terms stand in a text, in its newest originals."""
+    wanted = pick_terms(terms_of(query))
+    marks = ",".join("?" * len(chain))
+    rows = db.execute(
+        f"SELECT number, blob FROM originals WHERE session IN ({marks}) ORDER BY number DESC LIMIT {PLAIN_ORIGINALS}",  # noqa: S608
+        tuple(chain),
+    )
+    scored = []
+    for number, blob in rows.fetchall():
+        text = (body_of(db, blob) or "").lower()
+        score = sum(term in text for term in wanted)
+        if score:
+            scored.append((number, float(score)))
+    return sorted(scored, key=lambda each: (-each[1], -each[0]))[:limit]

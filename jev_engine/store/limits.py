@@ -81,7 +81,7 @@ def prune(db: sqlite3.Connection, limits: Limits, now: float, *, count: int = 0,
     """Take out what the limits no longer allow, and make room for so many originals of so many bytes more."""
     before, counts_before = used_bytes(db), _counts(db)
     oldest = now - limits.max_age_days * DAY
-    for (session,) in db.execute("SELECT number FROM sessions WHERE used_at < ?", (oldest,)).fetchall():
+    for (session,) in db.execute("SELECT number FROM sessions WHERE used_at > 0 AND used_at < ?", (oldest,)).fetchall():
         _expire_session(db, session, now)
     _expire_unnamed(db, oldest, now)
     if not room_for(db, limits, count, size):
@@ -115,7 +115,7 @@ def _counts(db: sqlite3.Connection) -> list[int]:
 
 
 def _make_room(db: sqlite3.Connection, target: Limits, now: float, count: int, size: int) -> None:
-    idle = "SELECT number FROM sessions WHERE used_at < ? ORDER BY used_at"
+    idle = "SELECT number FROM sessions WHERE used_at > 0 AND used_at < ? ORDER BY used_at"
     for (session,) in db.execute(idle, (now - target.live_days * DAY,)).fetchall():
         _expire_session(db, session, now)
         if room_for(db, target, count, size):

@@ -7,6 +7,7 @@ rows it covers, and undone; then the pass before it is looked for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -70,12 +71,12 @@ async def _matching(
     if not messages:
         return None
     anchor = anchor_of(messages, adapter)
-    records = await store.find_passes(anchor)
-    for place in range(undone.get(anchor, 0), len(records)):
-        record = records[place]
-        if record.rows_out <= len(messages) and sketch_of(messages[: record.rows_out], adapter) == record.sketch:
-            undone[anchor] = place + 1
-            return record
+    heads = await store.find_passes(anchor, len(messages))
+    sketches = _sketches(messages, {head.rows_out for head in heads}, adapter)
+    for head in heads:
+        if head.sketch == sketches[head.rows_out] and (anchor not in undone or head.number < undone[anchor]):
+            undone[anchor] = head.number
+            return await store.load_pass(head.number)
     return None
 
 
@@ -103,9 +104,21 @@ def sketch_of(messages: Sequence[Any], adapter: Adapter) -> str:
 
     Enough to tell histories apart, at a small part of the cost of hashing them.
     """
+    return _sketches(messages, {len(messages)}, adapter)[len(messages)]
+
+
+def _sketches(messages: Sequence[Any], lengths: AbstractSet[int], adapter: Adapter) -> dict[int, str]:
+    """Sketches of the first rows of a history, for several numbers of rows in one go."""
     dump = adapter.dump
-    rows = "".join([_sketch(dump(message)) for message in messages])
-    return blake2b(rows.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    digest = blake2b(digest_size=16)
+    found: dict[int, str] = {}
+    start = 0
+    for end in sorted(lengths):
+        rows = "".join([_sketch(dump(message)) for message in messages[start:end]])
+        digest.update(rows.encode("utf-8", "surrogatepass"))
+        found[end] = digest.hexdigest()
+        start = end
+    return found
 
 
 def _sketch(row: Any) -> str:

@@ -1,245 +1,218 @@
 """Originals in one SQLite file, for this user only: they survive the process.
 
 Texts are stored once by content, compressed. The file is created before the first write and not sooner, with mode
-0600 in a folder of mode 0700.
+0600 in a folder of mode 0700. What is reported as saved is on the disk: neither kill -9 nor a power cut takes it back.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from hashlib import blake2b
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from anyio import to_thread
 
-from jev_engine.errors import OriginalNotFound, OriginalUnreadable, StoreError
-from jev_engine.store import Original, PassRecord, keyed_reference
+from jev_engine.errors import OriginalNotFound, StoreError
+from jev_engine.recall.ranking import QUERY_TERMS
+from jev_engine.store import Original, PassHead, PassRecord, Ranking, blobs, index, keyed_reference, rows
+from jev_engine.store.database import BUSY_SECONDS, Database, default_path
+from jev_engine.store.limits import Limits, Pruned, is_due, prune, purge, room_for
+from jev_engine.store.rows import Kept, SessionStats, Stats
 
-__all__ = ["SqliteStore", "default_path"]
+__all__ = ["Limits", "SqliteStore", "default_path"]
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
-SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE blobs (digest BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE originals (
-    reference TEXT PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, tool TEXT NOT NULL,
-    digest BLOB NOT NULL REFERENCES blobs, chars INTEGER NOT NULL, saved_at INTEGER NOT NULL DEFAULT (unixepoch())
-) WITHOUT ROWID;
-CREATE INDEX originals_by_session ON originals (session);
-CREATE TABLE passes (
-    number INTEGER PRIMARY KEY, session TEXT NOT NULL, anchor TEXT NOT NULL, record BLOB NOT NULL,
-    saved_at INTEGER NOT NULL DEFAULT (unixepoch())
-);
-CREATE INDEX passes_by_anchor ON passes (anchor);
-"""
-# Another process may hold the file while it commits a large pass.
-BUSY_SECONDS = 10.0
-# Strings of a row from this length on are stored as blobs of their own, shared with the originals.
-BLOB_CHARS = 200
-BLOB_MARK = "\0blob:"
-CHUNK = 500
-
-
-def default_path() -> Path:
-    """The store in the user's data folder."""
-    import platformdirs  # noqa: PLC0415  # only where a default place is needed
-
-    return Path(platformdirs.user_data_dir("jev-engine", appauthor=False)) / "originals.sqlite3"
-
 
 class SqliteStore:
-    """Originals in one file. Safe to share between processes; every call opens and closes its own connection."""
+    """Originals in one file. Safe to share between threads and processes; every call has its own connection.
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    `limits` say how much is kept and how long, `clock` tells the time in seconds since 1970, `busy_seconds` how long to
+    wait for another process. Every member that works on the file raises StoreError where that fails.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
         self.path = Path(path) if path is not None else default_path()
+        self.limits = Limits() if limits is None else limits
+        self._clock = clock
+        self._database = Database(self.path, busy_seconds, self.limits.max_total_bytes)
         self._secret: bytes | None = None
 
     def reference(self, session: str, key: str) -> str:
         """The reference of a unit; creates the file, because its secret lives there."""
         if self._secret is None:
-            self._secret = self._run(_read_secret, write=True)
+            self._secret = self._database.run(rows.read_secret, write=True)
         return keyed_reference(self._secret, session, key)
 
     async def save(self, originals: Sequence[Original]) -> set[str]:
-        """Save originals in one transaction; raises StoreError where that fails."""
-        await to_thread.run_sync(lambda: self._run(lambda db: _save(db, originals), write=True))
-        return {original.reference for original in originals}
+        """Save originals in one transaction; returns the references that are safe now.
+
+        A text above `Limits.max_text_bytes` is left out; StoreError where all are, or where there is no room.
+        """
+        return await to_thread.run_sync(self._save, originals)
+
+    def _save(self, originals: Sequence[Original]) -> set[str]:
+        # Compressed and taken apart before the file is locked: others wait for the writing only.
+        kept = [made for original in originals if (made := rows.prepare(original, self.limits)) is not None]
+        if originals and not kept:
+            raise StoreError(
+                f"store {str(self.path)!r}: all {len(originals)} originals are larger than max_text_bytes"
+                f" ({self.limits.max_text_bytes:,}); raise it (SqliteStore(limits=Limits(max_text_bytes=…)))"
+            )
+        if kept:
+            self._write(lambda db: self._save_kept(db, kept))
+        return {each.original.reference for each in kept}
+
+    def _save_kept(self, db: sqlite3.Connection, kept: Sequence[Kept]) -> None:
+        now, limits = self._clock(), self.limits
+        size = sum(each.size for each in kept)
+        if is_due(db, now) or not room_for(db, limits, len(kept), size):
+            # In use from now on: making room takes nothing from the sessions that are being saved.
+            rows.use_sessions(db, {each.original.session for each in kept}, now)
+            prune(db, limits, now, count=len(kept), size=size)
+            if not room_for(db, limits, len(kept), size):
+                raise StoreError(
+                    f"store {str(self.path)!r} is full of originals in use (max_originals {limits.max_originals:,},"
+                    f" max_total_bytes {limits.max_total_bytes:,}): raise the limit, or purge sessions with"
+                    " `jev-engine store purge`"
+                )
+        rows.insert(db, kept, now)
+
+    async def save_messages(self, session: str, messages: Sequence[Any]) -> list[str]:
+        """Save whole messages, all or none; returns one reference a message."""
+
+        def work() -> list[str]:
+            originals = rows.message_originals(self, session, messages)
+            saved = self._save(originals)
+            if any(original.reference not in saved for original in originals):
+                raise StoreError(f"store {str(self.path)!r}: a message is larger than max_text_bytes; raise it")
+            return [original.reference for original in originals]
+
+        return await to_thread.run_sync(work)
 
     async def read(self, reference: str, *, session: str | None = None) -> Original:
-        """One original, byte for byte; raises OriginalNotFound or OriginalUnreadable."""
-        return await to_thread.run_sync(lambda: self._run(lambda db: _read(db, reference, session)))
+        """One original, byte for byte; raises OriginalNotFound, OriginalExpired or OriginalUnreadable."""
+        return await self._read(lambda db: rows.read(db, reference, session))
 
     async def known(self, references: Iterable[str]) -> dict[str, tuple[str, int]]:
         """Unit key and length of those references that are here."""
         wanted = list(references)
-        if not wanted or not self.path.exists():
+        if not wanted or not self._database.exists():
             return {}
-        return await to_thread.run_sync(lambda: self._run(lambda db: _known(db, wanted)))
+        return await self._read(lambda db: rows.known(db, wanted))
 
     async def save_pass(self, record: PassRecord) -> None:
-        """Save what a pass did; raises StoreError where that fails."""
-        await to_thread.run_sync(lambda: self._run(lambda db: _save_pass(db, record), write=True))
+        """Save what a pass did."""
 
-    async def find_passes(self, anchor: str) -> list[PassRecord]:
-        """Records of passes whose output began with such a row, newest first."""
-        if not self.path.exists():
+        def work() -> None:
+            packed = rows.pack_pass(record, self.path)
+            self._write(lambda db: rows.insert_pass(db, record, packed, self._clock()))
+
+        await to_thread.run_sync(work)
+
+    async def find_passes(self, anchor: str, most_rows: int | None = None) -> list[PassHead]:
+        """Passes whose output began with such a row and had at most so many rows, newest first."""
+        if not self._database.exists():
             return []
-        return await to_thread.run_sync(lambda: self._run(lambda db: _find_passes(db, anchor)))
+        return await self._read(lambda db: rows.find_passes(db, anchor, most_rows))
 
-    def _run(self, work: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T:
-        try:
-            if write:
-                self._create()
-            elif not self.path.exists():
-                raise OriginalNotFound(f"nothing is stored yet at {str(self.path)!r}")
-            with self._open(write=write) as db:
-                return work(db)
-        except (sqlite3.Error, OSError, zlib.error, RecursionError, TypeError, ValueError) as error:
-            message = f"store {str(self.path)!r}: {error}; check the folder's permissions and free space"
-            raise StoreError(message) from error
+    async def load_pass(self, number: int) -> PassRecord:
+        """One record, by its head's number; raises OriginalNotFound or OriginalUnreadable."""
+        return await self._read(lambda db: rows.load_pass(db, number))
 
-    def _create(self) -> None:
-        if self.path.exists():
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.close(descriptor)
+    async def save_ledger(self, session: str, ledger: Mapping[str, Any]) -> None:
+        """Join a ledger to the session's; two processes that save at once lose nothing."""
+        await to_thread.run_sync(self._write, lambda db: rows.save_ledger(db, session, ledger, self._clock()))
 
-    @contextmanager
-    def _open(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
-            if write:
-                db.execute("PRAGMA journal_mode = WAL")
-            # A transaction that was reported as saved must survive a power cut: markers point to it.
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    async def load_ledger(self, session: str) -> dict[str, Any] | None:
+        """The session's ledger as plain JSON, or None where it has none."""
+        if not self._database.exists():
+            return None
+        return await self._read(lambda db: rows.load_ledger(db, session))
+
+    async def link_session(self, new: str, old: str) -> None:
+        """A fork or rotation: `new` may read what `old` has, and begins with its ledger."""
+        await to_thread.run_sync(self._write, lambda db: rows.link(db, new, old, self._clock()))
+
+    async def rank(self, session: str, query: str, limit: int) -> Ranking:
+        """The originals of a session that fit a query best. Of equal texts the newest counts."""
+        if not self._database.exists():
+            return Ranking([])
+        return await self._read(lambda db: rows.rank(db, session, query[: QUERY_TERMS * 1_000], limit))
+
+    async def stats(self, session: str | None = None) -> Stats:
+        """What is in it, of all sessions or of one."""
+        if not self._database.exists():
+            return Stats(str(self.path), 0, 0, 0, 0, 0, 0, [])
+        return await self._read(lambda db: rows.stats(db, self.path, session))
+
+    async def prune(self, *, is_dry_run: bool = False) -> Pruned:
+        """Take out what the limits no longer allow and compact the file; a dry run only tells what would go."""
+        if not self._database.exists():
+            return Pruned(0, 0, 0, 0)
+
+        def work() -> Pruned:
             try:
-                _check_schema(db, self.path, write=write)
-                yield db
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
+                done = self._database.run(lambda db: _stop(prune(db, self.limits, self._clock()), is_dry_run), write=True, free=True)
+            except _DryRun as stopped:
+                return stopped.found
+            self._compact()
+            return done
+
+        return await to_thread.run_sync(work)
+
+    async def purge(self, session: str) -> Pruned:
+        """Forget a session as if it had never been: it reads as unknown, and its texts are out of the file.
+
+        Raises OriginalNotFound for a session that is not there. Those linked to it keep their own originals.
+        """
+        if not self._database.exists():
+            raise OriginalNotFound(f"nothing is stored yet at {str(self.path)!r}")
+
+        def work() -> Pruned:
+            done = self._database.run(lambda db: purge(db, [rows.find_session(db, session)]), write=True, free=True)
+            self._compact()
+            return done
+
+        return await to_thread.run_sync(work)
+
+    async def export(self, take: Callable[[dict[str, Any]], None], session: str | None = None) -> int:
+        """Hand every original that can be read, as plain JSON values, to `take`; returns their number."""
+        if not self._database.exists():
+            return 0
+        return await self._read(lambda db: rows.export(db, take, session))
+
+    def _compact(self) -> None:
+        """Give the room back to the disk, and leave nothing of what went in the file or in the log beside it."""
+        self._database.outside("VACUUM")
+        self._database.outside("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await to_thread.run_sync(self._database.run, work)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._database.run(work, write=True)
 
 
-def _check_schema(db: sqlite3.Connection, path: Path, *, write: bool) -> None:
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == SCHEMA_VERSION:
-        return
-    if version == 0 and not write:
-        raise OriginalNotFound(f"nothing is stored yet at {str(path)!r}")
-    if version > SCHEMA_VERSION:
-        message = f"store {str(path)!r} was written by a newer version of jev-engine (schema {version}); update it"
-        raise StoreError(message)
-    for statement in SCHEMA.split(";"):
-        if statement.strip():
-            db.execute(statement)
-    db.execute("INSERT INTO meta VALUES ('secret', ?)", (os.urandom(32),))
-    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+class _DryRun(Exception):
+    """Takes a transaction back and carries what it had found."""
+
+    def __init__(self, found: Pruned) -> None:
+        super().__init__()
+        self.found = found
 
 
-def _read_secret(db: sqlite3.Connection) -> bytes:
-    (secret,) = db.execute("SELECT value FROM meta WHERE name = 'secret'").fetchone()
-    return bytes(secret)
-
-
-def _put(db: sqlite3.Connection, text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogatepass")
-    key = blake2b(raw, digest_size=16).digest()
-    if db.execute("SELECT 1 FROM blobs WHERE digest = ?", (key,)).fetchone() is None:
-        db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (key, zlib.compress(raw, 6)))
-    return key
-
-
-def _get(db: sqlite3.Connection, key: bytes) -> str:
-    row = db.execute("SELECT body FROM blobs WHERE digest = ?", (key,)).fetchone()
-    try:
-        raw = zlib.decompress(row[0]) if row is not None else None
-    except zlib.error:
-        raw = None
-    if raw is None or blake2b(raw, digest_size=16).digest() != key:
-        raise OriginalUnreadable(f"text {key.hex()} is damaged or missing")
-    return raw.decode("utf-8", "surrogatepass")
-
-
-def _save(db: sqlite3.Connection, originals: Sequence[Original]) -> None:
-    for original in originals:
-        db.execute(
-            "INSERT OR IGNORE INTO originals (reference, session, key, tool, digest, chars) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                original.reference,
-                original.session,
-                original.key,
-                original.tool.encode("utf-8", "replace").decode(),
-                _put(db, original.text),
-                len(original.text),
-            ),
-        )
-
-
-def _read(db: sqlite3.Connection, reference: str, session: str | None) -> Original:
-    # A reference may come from a model: half a character in it is no fault of the store.
-    shown = reference.encode("utf-8", "replace").decode()
-    row = db.execute("SELECT session, key, tool, digest FROM originals WHERE reference = ?", (shown,)).fetchone()
-    if row is None or (session is not None and row[0] != session):
-        raise OriginalNotFound(f"no original goes by {reference!r}")
-    return Original(reference, row[0], row[1], row[2], _get(db, row[3]))
-
-
-def _known(db: sqlite3.Connection, references: list[str]) -> dict[str, tuple[str, int]]:
-    found: dict[str, tuple[str, int]] = {}
-    for start in range(0, len(references), CHUNK):
-        part = references[start : start + CHUNK]
-        marks = ",".join("?" * len(part))
-        rows = db.execute(f"SELECT reference, key, chars FROM originals WHERE reference IN ({marks})", part)  # noqa: S608  # only question marks
-        found.update({reference: (key, chars) for reference, key, chars in rows})
+def _stop(found: Pruned, is_dry_run: bool) -> Pruned:  # noqa: FBT001
+    if is_dry_run:
+        raise _DryRun(found)
     return found
-
-
-def _save_pass(db: sqlite3.Connection, record: PassRecord) -> None:
-    packed = record._asdict()
-    packed["originals"] = [[row, _pack(db, value)] for row, value in record.originals.items()]
-    # Signs as they are: two halves of a character written as escapes would come back as one.
-    body = zlib.compress(json.dumps(packed, ensure_ascii=False).encode("utf-8", "surrogatepass"), 6)
-    db.execute("INSERT INTO passes (session, anchor, record) VALUES (?, ?, ?)", (record.session, record.anchor, body))
-
-
-def _find_passes(db: sqlite3.Connection, anchor: str) -> list[PassRecord]:
-    rows = db.execute("SELECT record FROM passes WHERE anchor = ? ORDER BY number DESC", (anchor,)).fetchall()
-    records = []
-    for (body,) in rows:
-        data = json.loads(zlib.decompress(body).decode("utf-8", "surrogatepass"))
-        data["originals"] = {row: _unpack(db, value) for row, value in data["originals"]}
-        records.append(PassRecord(**data))
-    return records
-
-
-def _pack(db: sqlite3.Connection, value: Any) -> Any:
-    """The value with its long strings replaced by references to blobs."""
-    if isinstance(value, str):
-        if len(value) >= BLOB_CHARS or value.startswith(BLOB_MARK):
-            return BLOB_MARK + _put(db, value).hex()
-        return value
-    if isinstance(value, dict):
-        return {name: _pack(db, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_pack(db, item) for item in value]
-    return value
-
-
-def _unpack(db: sqlite3.Connection, value: Any) -> Any:
-    if isinstance(value, str):
-        return _get(db, bytes.fromhex(value.removeprefix(BLOB_MARK))) if value.startswith(BLOB_MARK) else value
-    if isinstance(value, dict):
-        return {name: _unpack(db, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_unpack(db, item) for item in value]
-    return value

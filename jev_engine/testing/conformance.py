@@ -141,16 +141,20 @@ async def _store_passes(store: OriginalStore) -> str | None:
     await store.save_pass(first)
     await store.save_pass(second)
     await store.save_pass(_record("b", {}))
-    found = await store.find_passes("a")
-    if [record.sketch for record in found] != ["second", "first"]:
+    heads = await store.find_passes("a")
+    if [head.sketch for head in heads] != ["second", "first"]:
         return "order or number is wrong"
+    if await store.find_passes("a", 7) or len(await store.find_passes("a", 8)) != 2:
+        return "passes with more rows than asked for are named, or others are not"
+    found = [await store.load_pass(head.number) for head in heads]
     return None if [dict(r.originals) for r in found] == [second.originals, first.originals] else "originals changed"
 
 
 async def _store_hard_passes(store: OriginalStore) -> str | None:
     originals = {row: {"content": text, text[:50]: [text[:50]]} for row, text in enumerate(HARD_TEXTS)}
     await store.save_pass(_record("a", originals))
-    (found,) = await store.find_passes("a")
+    (head,) = await store.find_passes("a")
+    found = await store.load_pass(head.number)
     return None if dict(found.originals) == originals else "a text came back changed"
 
 
@@ -158,7 +162,8 @@ async def _store_copies(store: OriginalStore) -> str | None:
     message = {"content": [{"text": "before"}]}
     await store.save_pass(_record("a", {0: message}))
     message["content"][0]["text"] = "after"
-    (found,) = await store.find_passes("a")
+    (head,) = await store.find_passes("a")
+    found = await store.load_pass(head.number)
     return None if found.originals[0] == {"content": [{"text": "before"}]} else "the record changed with the message"
 
 
