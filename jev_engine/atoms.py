@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from itertools import compress
 from typing import Any
 
-__all__ = ["LINE_MIN", "TEXT_CAP", "Facts", "atoms_of", "facts_of", "kept_atoms_of", "lines_of"]
+__all__ = ["LINE_MIN", "TEXT_CAP", "Facts", "atoms_of", "facts_of", "forget_words", "kept_atoms_of", "lines_of"]
 
 LINE_MIN = 25
 """Shortest line that counts, in bytes after its prefix is gone [reference/evaluation.md section 3]."""
@@ -32,8 +33,14 @@ WORD_BYTES = 200
 PATTERN_BYTES = 64
 """Bytes of one word that the slow pattern sees: it is quadratic in hostile words (`.-` x 8,000: 0.64 s uncut)
 [reference/performance.md]."""
-WORDS_KEPT = 1 << 16
-"""Words remembered per process, about 7 MB; unbounded it peaks at 4.9x the history [reference/performance.md]."""
+WORDS_KEPT = 1 << 15
+"""Words known at once, about 3 MB; without a bound synthetic sessions of invented names take five times their size."""
+WORDS_BETWEEN = 1 << 11
+"""Words that may stay known between passes."""
+SHAPES_KEPT = 1 << 13
+"""Shapes of words remembered per process, about 1 MB; 20 real sessions of 8 MB have 12,000."""
+SHAPE_BYTES = 40
+"""Longest word whose shape is remembered."""
 PROSE_CHARS = 400
 """A text with less than one atom per this many characters is prose: its long words are atoms too (code: one per 50)."""
 PROSE_SHARE = 0.5
@@ -79,15 +86,21 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 # Bytes of a word: letters, digits, the joints of names and paths, and everything outside ASCII.
 _WORD_TABLE = bytes(c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-#/" else 0x20 for c in range(256))
+_SHAPE_TABLE = bytes(
+    0x80 if c >= 0x80 else ord("0" if chr(c).isdigit() else "a" if chr(c).islower() else "A" if chr(c).isupper() else chr(c))
+    for c in range(256)
+)
 # First bytes of letters from Cyrillic to Arabic (D0-DF), of Indic and Thai (E0, E1), and of kana, Han, Hangul (E3-ED);
 # E2 is left out: arrows, boxes and dashes of program output begin with it.
 _NOT_FOREIGN = bytes(c for c in range(256) if not (0xD0 <= c <= 0xE1 or 0xE3 <= c <= 0xED))
 _HASH_SIGN = ord("#")
 _NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum() or chr(c) in "_$")
-_NOT_LETTERS = bytes(c for c in range(128) if not chr(c).isalpha())
+# Line breaks stay: the letters of many lines are counted at once.
+_NOT_LETTERS = bytes(c for c in range(128) if not chr(c).isalpha() and c != 0x0A)
 # What stands before a line in listings: numbers, arrows, diff signs, no-break blanks (as UTF-8 bytes).
 _LINE_EDGE = b" \t\r0123456789:|+->\xe2\x86\x92\xc2\xa0"
 _GREP = re.compile(rb"[\w@./+-]{1,120}:\d+[:-]")
+_GREP_NUMBER = re.compile(rb":\d+[:-]")
 
 
 class Facts:
@@ -225,25 +238,68 @@ def _several(found: list[str]) -> Any:
     return tuple([each.encode("utf-8", "replace") for each in found])
 
 
-class _Words(dict[bytes, Any]):
-    """Word to atoms (None, one, or several as a tuple): each distinct word of the process is classified once."""
+_NOTHING, _ITSELF, _DOUBT = 0, 1, 2
+"""What the shape of a word tells: no atom, an atom as it stands, or look at the word."""
 
-    def __missing__(self, word: bytes) -> Any:
-        found = None
-        if word.isalpha():  # most words are plain: they are settled here, without a further call
-            if not (word.islower() or word[1:].islower()):
-                found = _classify(word)
-        elif len(word) > 3 or word[0] == _HASH_SIGN:
-            found = _classify(word)
-        self[word] = found
+
+class _Shapes(dict[bytes, int]):
+    """Shape of a word to one of the three: each distinct shape is looked at once, and there are far fewer than words.
+
+    The shape of `parseRow_12` is `aaaaaAaa_00`.
+    """
+
+    def __missing__(self, shape: bytes) -> int:
+        found = _judge_shape(shape)
+        if len(shape) <= SHAPE_BYTES:
+            if len(self) >= SHAPES_KEPT:
+                self.clear()
+            self[shape] = found
         return found
 
 
-_WORDS = _Words()
+def _judge_shape(shape: bytes) -> int:
+    bare = shape.strip(b".-")
+    if len(shape) > SHAPE_BYTES or not shape.isascii():
+        return _DOUBT
+    joints = bare.translate(None, _NAME_BYTES)
+    if joints.strip(b".") and joints.strip(b"-"):
+        return _DOUBT
+    if bare[:1].isdigit() and not bare.isdigit():  # a hash, if its letters are
+        return _DOUBT
+    last = bare.rsplit(b".", 1)[-1]
+    if joints[:1] == b"." and last.isalpha() and last.islower():  # a file, if that is an extension
+        return _DOUBT
+    found = _classify(shape)
+    if found is None:
+        return _NOTHING
+    return _ITSELF if found == shape else _DOUBT
+
+
+_SHAPES = _Shapes()
+_WORDS: dict[bytes, Any] = {}
+"""Word to atoms: None, one, or several as a tuple. So a word is looked at once, and equal atoms are one object."""
+
+
+def _learn(new: set[bytes]) -> None:
+    """Put new words among the known ones."""
+    words = list(new)
+    told = list(map(_SHAPES.__getitem__, b" ".join(words).translate(_SHAPE_TABLE).split()))
+    _WORDS.update(dict.fromkeys(words))
+    for word, tells in zip(compress(words, told), filter(None, told), strict=True):
+        _WORDS[word] = word if tells == _ITSELF else _classify(word)
+
+
+def forget_words() -> None:
+    """Free the known words if they are many: they serve one pass; a later one reads little that is new."""
+    if len(_WORDS) > WORDS_BETWEEN:
+        _WORDS.clear()
 
 
 def _look_up(words: set[bytes]) -> set[bytes]:
     """The atoms of all these words."""
+    new = words.difference(_WORDS)
+    if new:
+        _learn(new)
     found = set(map(_WORDS.__getitem__, words))
     found.discard(None)
     several = [atoms for atoms in found if atoms.__class__ is tuple]
@@ -283,18 +339,21 @@ def _is_foreign(raw: bytes) -> bool:
 
 def _lines_in_bytes(raw: bytes) -> set[bytes]:
     rows = {row.strip(_LINE_EDGE) for row in raw.split(b"\n") if len(row) >= LINE_MIN}
-    long = [row for row in rows if len(row) >= LINE_MIN and b" " in row]
-    lines = set()
-    for row in long:
-        if row.find(b":", 1, 120) > 0 and (grep := _GREP.match(row)):
-            line = row[grep.end() :].strip(_LINE_EDGE)
-            if len(line) < LINE_MIN or b" " not in line:
-                continue
-        else:
-            line = row
-        if len(line.translate(None, _NOT_LETTERS)) >= LINE_LETTERS:
-            lines.add(line[:LINE_CAP])
-    return lines
+    lines = [row for row in rows if len(row) >= LINE_MIN and b" " in row]
+    if not lines:
+        return set()
+    if _GREP_NUMBER.search(raw):
+        lines = list(filter(None, map(_without_grep_prefix, lines)))
+    letters = b"\n".join(lines).translate(None, _NOT_LETTERS).split(b"\n")
+    return {line[:LINE_CAP] for line, kept in zip(lines, letters, strict=True) if len(kept) >= LINE_LETTERS}
+
+
+def _without_grep_prefix(row: bytes) -> bytes:
+    """The line behind `file:12:`; empty if too little is left."""
+    if row.find(b":", 1, 120) > 0 and (grep := _GREP.match(row)):
+        line = row[grep.end() :].strip(_LINE_EDGE)
+        return line if len(line) >= LINE_MIN and b" " in line else b""
+    return row
 
 
 def atoms_of(text: str) -> set[bytes]:

@@ -138,7 +138,10 @@ def _command_in(arguments: Mapping[str, Any]) -> str:
 
 
 def _kind_of_command(command: str) -> str:
-    bare = _WRAPPERS.sub("", _PREAMBLE.sub("", command[:COMMAND_CAP].strip()))
+    bare = command[:COMMAND_CAP].strip()
+    for before in (_PREAMBLE, _WRAPPERS):
+        if match := before.match(bare):
+            bare = bare[match.end() :]
     words = bare.split(None, 4)
     first = words[0] if words else ""
     if first in _READERS and "<<" not in bare and "-i" not in words[:3]:
@@ -185,18 +188,19 @@ def _path_in(kind: str, tool: str, arguments: Mapping[str, Any], command: str) -
         if arguments.get(field):
             return str(arguments[field])
     if tool == "apply_patch":
-        match = _PATCHED.search(str(arguments.get("input") or arguments.get("patchText") or ""))
-        if match:
-            return match.group(1)
-    match = _PATCHED.search(command) if command else None
-    if match:
+        patch = _PATCHED.search(str(arguments.get("input") or arguments.get("patchText") or ""))
+        if patch:
+            return patch.group(1)
+    if "*** " in command and (match := _PATCHED.search(command)):
         return match.group(1)
     return _file_in_command(command) if kind == "read" and command else ""
 
 
 def _short_path(path: str) -> str:
     """The last three parts of a path, the same in every work tree of a project."""
-    bare = _WORKTREE.sub("", path[:PATH_CAP].strip().strip("\"'"))
+    bare = path[:PATH_CAP].strip().strip("\"'")
+    if "worktrees/" in bare:
+        bare = _WORKTREE.sub("", bare)
     return "/".join(bare.strip("/").split("/")[-3:])
 
 

@@ -16,10 +16,13 @@ from jev_engine.cli.calibrate import calibrate
 from jev_engine.cli.compress import compress
 from jev_engine.cli.doctor import doctor
 from jev_engine.cli.evaluate import evaluate
+from jev_engine.cli.expand import expand
 from jev_engine.cli.inspect import inspect
 from jev_engine.cli.learn import learn
 from jev_engine.cli.restore import restore
+from jev_engine.cli.search import search
 from jev_engine.cli.show import plain
+from jev_engine.cli.store import store
 from jev_engine.errors import JevEngineError
 
 __all__ = ["Commands", "main"]
@@ -75,5 +78,5 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (compress, inspect, restore, doctor, evaluate, learn, calibrate):
+for command in (compress, inspect, restore, expand, search, store, doctor, evaluate, learn, calibrate):
     main.add_command(command)

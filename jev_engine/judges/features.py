@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from math import log1p, sqrt
 
+from jev_engine.atoms import forget_words
 from jev_engine.judges.cache import FeatureCache
 from jev_engine.judges.timeline import Kept, Timeline
 from jev_engine.tools import KINDS
@@ -99,9 +100,12 @@ def tabulate(transcript: Transcript, cache: FeatureCache) -> FeatureTable:
     """The features of every closed unit, at the end of this history."""
     closed = [call for call in transcript.calls if call.result is not None]
     closed.sort(key=lambda call: call.result_row)
-    entries = transcript.entries
-    kept = [Kept(e.row, e.role, cache.kept(e), has_reasoning=bool(e.reasoning)) for e in entries]
-    return FeatureTable(Timeline(closed, [cache.unit(call) for call in closed], kept))
+    kept, units = [], {}
+    for entry in transcript.entries:  # a message, then its calls: their arguments are parsed once
+        kept.append(Kept(entry.row, entry.role, cache.kept(entry), has_reasoning=bool(entry.reasoning)))
+        units.update({call.number: cache.unit(call) for call in entry.calls if call.result is not None})
+    forget_words()
+    return FeatureTable(Timeline(closed, [units[call.number] for call in closed], kept))
 
 
 _KIND_COLUMNS = {kind: tuple([float(kind == other) for other in KINDS]) for kind in KINDS}
@@ -168,9 +172,10 @@ def _copy_and_use(timeline: Timeline, i: int, kept_too: set[bytes]) -> tuple[flo
     facts = timeline.units[i].facts
     atoms, lines = facts.atoms, facts.lines
     superseded = repeated = 0.0
-    if lines:
-        superseded = _share_elsewhere(list(map(timeline.last_line.__getitem__, lines)), i)
-        repeated = _share_elsewhere(list(map(timeline.first_line.__getitem__, lines)), i)
+    shared = timeline.shared_lines.get(i)
+    if shared:
+        superseded = _most_elsewhere(map(timeline.last_line.__getitem__, shared), i) / len(lines)
+        repeated = _most_elsewhere(map(timeline.first_line.__getitem__, shared), i) / len(lines)
     used = uses = 0
     last_use = -1
     row = timeline.rows[i]
@@ -189,13 +194,11 @@ def _copy_and_use(timeline: Timeline, i: int, kept_too: set[bytes]) -> tuple[flo
     )  # fmt: skip
 
 
-def _share_elsewhere(holders: list[int], i: int) -> float:
-    """The largest share of a unit's lines that one other unit holds."""
-    if holders.count(i) == len(holders):
-        return 0.0
+def _most_elsewhere(holders: Iterable[int], i: int) -> int:
+    """The most lines of a unit that one other unit holds."""
     counts = Counter(holders)
-    del counts[i]
-    return max(counts.values()) / len(holders)
+    counts.pop(i, None)
+    return max(counts.values(), default=0)
 
 
 def _nearness(timeline: Timeline, i: int, kept_too: set[bytes]) -> tuple[float, ...]:

@@ -127,21 +127,35 @@ class Timeline:
         self.kept_atoms = kept
         self.last_use = last_use
         self.uses = uses
-        only_here = last.keys() - kept
-        self.exclusive = Counter(map(last.__getitem__, only_here))
-        self.exclusive_files = Counter([last[atom] for atom in only_here if atom[:2] == b"F:"])
+        for atom in kept.intersection(last):  # from here on: the atoms that only a result holds
+            del last[atom]
+        self.exclusive = Counter(last.values())
+        self.exclusive_files = Counter([unit for atom, unit in last.items() if atom[:2] == b"F:"])
 
     def _index_lines(self) -> None:
+        """First and last holder of every line that several units hold; most lines have one, and need no index."""
         units = self.units
-        last: dict[int, int] = {}
-        for i, unit in enumerate(units):
-            last.update(dict.fromkeys(unit.facts.lines, i))
-        first: dict[int, int] = {}
-        for i in range(len(units) - 1, -1, -1):
-            first.update(dict.fromkeys(units[i].facts.lines, i))
-        self.last_line = last
-        self.first_line = first
-        self.exclusive_lines = Counter(last.values())
+        seen: set[int] = set()
+        repeated: set[int] = set()
+        for unit in units:
+            repeated |= seen.intersection(unit.facts.lines)
+            seen.update(unit.facts.lines)
+        self.shared_lines: dict[int, set[int]] = {}
+        """For each unit that has any, its lines that other units hold too."""
+        if repeated:
+            shares = [(i, repeated.intersection(unit.facts.lines)) for i, unit in enumerate(units)]
+            self.shared_lines = {i: lines for i, lines in shares if lines}
+        self.last_line: dict[int, int] = {}
+        self.first_line: dict[int, int] = {}
+        for i, lines in self.shared_lines.items():
+            self.last_line.update(dict.fromkeys(lines, i))
+        for i, lines in reversed(self.shared_lines.items()):
+            self.first_line.update(dict.fromkeys(lines, i))
+        last_of = Counter(self.last_line.values())
+        shared = self.shared_lines
+        self.exclusive_lines = [
+            len(unit.facts.lines) - len(shared.get(i, ())) + last_of[i] for i, unit in enumerate(units)
+        ]
 
     def _index_paths(self) -> None:
         """Who touched which path, which call succeeded last, and where file names are mentioned."""

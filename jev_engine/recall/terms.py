@@ -27,6 +27,7 @@ WORDS_KEPT = 1 << 16
 
 # Letters, digits, the joints of names and paths, and everything outside ASCII make words.
 _WORD_TABLE = bytes(c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-/" else 0x20 for c in range(256))
+ARROW = "\N{RIGHTWARDS ARROW}".encode()
 _EDGE = b"._-/$"
 _JOINTS = re.compile(r"[./$-]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -76,7 +77,11 @@ def term_counts(text: str) -> dict[str, int]:
 
 
 def _words(text: str) -> list[bytes]:
-    return text[:TERMS_CAP].encode("utf-8", "replace").translate(_WORD_TABLE).split()
+    cut = text[:TERMS_CAP]
+    if cut.isascii():
+        return cut.encode("ascii").translate(_WORD_TABLE).split()
+    # File listings put an arrow between number and line; as part of a word it would make every first word new.
+    return cut.encode("utf-8", "replace").replace(ARROW, b" ").translate(_WORD_TABLE).split()
 
 
 def _take_apart(word: bytes) -> list[str]:
