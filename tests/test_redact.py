@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -205,32 +206,34 @@ def test_any_text_comes_through(text: str) -> None:
         assert redact_arguments(text) == text
 
 
+# Written out in the child: megabytes do not go over a command line.
 HOSTILE = {
-    "names": "password=" * 4_000,
-    "prose": "password " * 4_000,
-    "dots": ".-" * 16_000,
-    "keys begin": "-----BEGIN PRIVATE KEY-----" * 1_500,
-    "keys end": "-----END PRIVATE KEY-----\n" * 1_500,
-    "users": "://a:" * 8_000,
-    "tokens": "eyJ" * 12_000,
-    "same token": f"sk-{S} " * 1_500,
-    "open quotes": 'token: "' * 4_000,
-    "backslashes": "secret" + "\\" * 36_000,
-    "one run": "x" * 36_000,
-    "brackets": '{"password":' * 3_000,
+    "names": "'password=' * 100_000",
+    "prose": "'password ' * 100_000",
+    "dots": "'.-' * 400_000",
+    "keys begin": "'-----BEGIN PRIVATE KEY-----' * 30_000",
+    "keys end": "'-----END PRIVATE KEY-----\\n' * 30_000",
+    "users": "'://a:' * 160_000",
+    "tokens": "'eyJ' * 250_000",
+    "same token": f"'sk-{S} ' * 30_000",
+    "open quotes": "'token: \"' * 100_000",
+    "backslashes": "'secret' + chr(92) * 800_000",
+    "one run": "'x' * 800_000",
+    "brackets": "'{\"password\":' * 60_000",
 }
+LIMIT_SECONDS = 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_work_grows_with_the_text_and_not_faster(text: str) -> None:
-    def seconds(what: str) -> float:
-        started = time.process_time()
-        redact_arguments(what)
-        return time.process_time() - started
+def test_no_text_of_this_kind_stalls_it(text: str) -> None:
+    """A megabyte of it takes seconds; the limit is one that only work growing faster than the text would hit."""
+    child = f"from jev_engine.redact import redact_arguments; print(len(redact_arguments({text})))"
+    done = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+    )
 
-    once, thrice = min(seconds(text) for _ in range(3)), min(seconds(text * 3) for _ in range(3))
-
-    assert thrice < 6 * once + 0.05
+    assert done.returncode == 0, done.stderr[-2_000:]
 
 
 async def test_a_redactor_of_a_plugin_runs_on_everything_shown() -> None:

@@ -4,21 +4,22 @@
 >>> import anyio
 >>> report = anyio.run(check_store, MemoryStore)
 >>> report.ok, str(report).splitlines()[0]
-(True, 'store MemoryStore: 12 passed, 0 failed, 0 skipped')
+(True, 'store MemoryStore: 17 passed, 0 failed, 0 skipped')
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
 from jev_engine.config import EngineConfig
 from jev_engine.errors import JudgeError, OriginalNotFound
 from jev_engine.judges import Judge, JudgeRequest
-from jev_engine.ledger import Ledger, assign_keys
+from jev_engine.ledger import Ledger, LedgerEntry, assign_keys
 from jev_engine.markers import find_reference
 from jev_engine.store import Original, OriginalStore, PassRecord
 from jev_engine.testing.adapters import check_adapter
@@ -57,6 +58,11 @@ async def check_store(make_store: Callable[[], OriginalStore]) -> Report:
         ("pass records hold hard texts", _store_hard_passes),
         ("pass records do not follow the host's later changes", _store_copies),
         ("saves at once do not disturb each other", _store_together),
+        ("whole messages come back as they were", _store_messages),
+        ("ledgers of a session are joined", _store_ledgers),
+        ("a fork reads what its origin has, and nobody else does", _store_forks),
+        ("search finds the text that fits best, of its own session only", _store_ranks),
+        ("search takes any query", _store_odd_queries),
     ):
         await report.wait(name, lambda work=work: work(make_store()))  # type: ignore[misc]  # bound per turn
     return report
@@ -174,6 +180,78 @@ async def _store_together(store: OriginalStore) -> str | None:
             group.start_soon(store.save, [original])
     known = await store.known([original.reference for original in originals])
     return None if len(known) == len(originals) else f"{len(known)} of {len(originals)} are there"
+
+
+async def _store_messages(store: OriginalStore) -> str | None:
+    rows = [{"role": "user", "content": text} for text in HARD_TEXTS[:-1]]
+    references = await store.save_messages("s", rows)
+    if len(references) != len(rows) or len(set(references)) != len(rows):
+        return "not one reference a message"
+    if await store.save_messages("s", rows) != references:
+        return "saved again, the references are others"
+    found = [json.loads((await store.read(reference, session="s")).text) for reference in references]
+    if found != rows:
+        return "a message came back changed"
+    return None if await store.save_messages("s", []) == [] else "it named references for nothing"
+
+
+def _entry(key: str, action: Literal["truncate", "remove"], text: str = "[out]") -> LedgerEntry:
+    return LedgerEntry(key, action, f"jx-{key}", text, 9)
+
+
+async def _store_ledgers(store: OriginalStore) -> str | None:
+    if await store.load_ledger("s") is not None:
+        return "an empty store has a ledger"
+    first = Ledger.of([_entry("a", "truncate"), _entry("b", "remove", "")])
+    second = Ledger.of([_entry("a", "remove", ""), _entry("c", "truncate", "half \ud83d, 你好")])
+    await store.save_ledger("s", first.to_json())
+    await store.save_ledger("s", second.to_json())
+    found = await store.load_ledger("s")
+    if found is None or Ledger.from_json(found) != first.merge(second):
+        return "it is not the join of what was saved"
+    return None if await store.load_ledger("another session") is None else "another session sees it"
+
+
+async def _store_forks(store: OriginalStore) -> str | None:
+    mine = _original(store, "k", "text of the origin")
+    await store.save([mine])
+    await store.save_ledger("s", Ledger.of([_entry("a", "truncate")]).to_json())
+    await store.link_session("fork", "s")
+    await store.link_session("fork of the fork", "fork")
+    await store.link_session("s", "fork of the fork")  # a loop, which has to end
+    for session in ("fork", "fork of the fork"):
+        if (await store.read(mine.reference, session=session)).text != mine.text:
+            return f"{session!r} reads something else"
+        if await store.load_ledger(session) is None:
+            return f"{session!r} begins without the ledger"
+        if [match.reference for match in (await store.rank(session, "origin", 3)).matches] != [mine.reference]:
+            return f"{session!r} does not find the original"
+    later = _original(store, "k", "text of the fork", "fork")
+    await store.save([later])
+    if not await _is_unknown(store, later.reference, "s"):
+        return "the origin reads what belongs to the fork"
+    return None if await _is_unknown(store, mine.reference, "a new session") else "a new session reads it"
+
+
+async def _store_ranks(store: OriginalStore) -> str | None:
+    texts = ["def parseRow(header): pass", "connection refused by db_host", "你好世界 hello", "x" * 500, ""]
+    originals = [_original(store, f"k{number}", text) for number, text in enumerate(texts)]
+    await store.save([*originals, _original(store, "k0", texts[0], "another session")])
+    for query, wanted in (("parse the row", 0), ("db_host refused", 1), ("host connection", 1), ("世界", 2)):
+        found = [match.reference for match in (await store.rank("s", query, 3)).matches]
+        if found[:1] != [originals[wanted].reference]:
+            return f"{query!r} does not find {texts[wanted]!r}"
+    if (await store.rank("s", "nothing_like_it", 3)).matches:
+        return "it finds what is not there"
+    return None if len((await store.rank("s", "parse host hello", 1)).matches) == 1 else "it names more than it should"
+
+
+async def _store_odd_queries(store: OriginalStore) -> str | None:
+    await store.save([_original(store, "k", "some text")])
+    for query in ("", " ", '"', "' OR 1=1 --", "NEAR(a b)", "a AND", "\ud83d", "\0", "text*", "line:text", "x " * 9_000):
+        for session in ("s", "another session", "\ud83d"):
+            await store.rank(session, query, 3)
+    return None
 
 
 async def check_judge(make_judge: Callable[[], Judge]) -> Report:
