@@ -5,9 +5,9 @@
 
 Removed set R [reference/evaluation2.md section 3]: at each cut, all results but the newest three and those of up to 500
 characters, by lowest P(needed) per character, while the expected misses stay within 1. P comes from the fold that never
-saw the project. A need is a removed original that hindsight finds needed; the query is the message that needs it, without
-the lines and identifiers that prove the need. Everything goes through the product: `MemoryStore` or `SqliteStore` and
-`recall.search`. The window meets the need where it holds two points of the evidence, as the label demands.
+saw the project. A need is a removed original that hindsight finds needed; the query is the message that needs it,
+without the lines and identifiers that prove the need. Everything goes through the product: the store's `rank` and
+`recall.search.window_of`. The window meets the need where it holds two points of the evidence, as the label demands.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ async def rank_needs(segment: Segment, common: Any, folds: Any, store: OriginalS
         reference = {unit: store.reference(session, str(unit)) for unit in units}
         await store.save(
             [
-                Original(reference[unit], session, str(unit), hindsight.units[unit].tool, hindsight.units[unit].result or "")
+                Original(
+                    reference[unit], session, str(unit), hindsight.units[unit].tool, hindsight.units[unit].result or ""
+                )
                 for unit in units
             ]
         )
@@ -219,7 +221,9 @@ def main() -> None:
             bar = BARS.get(name)
             missed = part is needs and bar is not None and share(part, value) < bar
             failed = failed or missed
-            print(f"  {'MISS' if missed else '    '} {name:24s} {interval(part, value)}{f'   bar {bar:g}' if bar else ''}")
+            print(
+                f"  {'MISS' if missed else '    '} {name:24s} {interval(part, value)}{f'   bar {bar:g}' if bar else ''}"
+            )
     sys.exit(1 if failed else 0)
 
 

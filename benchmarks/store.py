@@ -88,7 +88,9 @@ def texts(count: int) -> tuple[Iterator[str], str]:
     real = CORPUS.is_file()
     base = corpus_texts() if real else synthetic_texts(rng, 2_000)
     rng.shuffle(base)
-    made = (base[n % len(base)] if n < len(base) else varied(base[n % len(base)], n // len(base), rng) for n in range(count))
+    made = (
+        base[n % len(base)] if n < len(base) else varied(base[n % len(base)], n // len(base), rng) for n in range(count)
+    )
     source = "tool results of ../shared/corpus" if real else "SYNTHETIC texts"
     return made, f"{source}, {len(base):,} distinct, {max(0, count - len(base)):,} varied copies"
 
@@ -173,7 +175,9 @@ def levels() -> None:
     for level in (1, 3, 6, 9):
         started = time.perf_counter()
         size = sum(len(zlib.compress(body, level)) for body in bodies)
-        print(f"level {level}: {size / raw:.4f} of the text, {(time.perf_counter() - started) * 1e9 / raw:.1f} ns a byte")
+        print(
+            f"level {level}: {size / raw:.4f} of the text, {(time.perf_counter() - started) * 1e9 / raw:.1f} ns a byte"
+        )
 
 
 def main() -> None:

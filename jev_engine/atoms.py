@@ -249,25 +249,24 @@ class _Shapes(dict[bytes, int]):
     """
 
     def __missing__(self, shape: bytes) -> int:
+        if b"/" in shape or len(shape) > SHAPE_BYTES or not shape.isascii():
+            return _DOUBT  # paths have as many shapes as there are paths
         found = _judge_shape(shape)
-        if len(shape) <= SHAPE_BYTES:
-            if len(self) >= SHAPES_KEPT:
-                self.clear()
-            self[shape] = found
+        if len(self) >= SHAPES_KEPT:
+            self.clear()
+        self[shape] = found
         return found
 
 
 def _judge_shape(shape: bytes) -> int:
+    """What holds for every word of this shape; only extensions and hashes depend on which letters there are."""
     bare = shape.strip(b".-")
-    if len(shape) > SHAPE_BYTES or not shape.isascii():
-        return _DOUBT
     joints = bare.translate(None, _NAME_BYTES)
-    if joints.strip(b".") and joints.strip(b"-"):
-        return _DOUBT
-    if bare[:1].isdigit() and not bare.isdigit():  # a hash, if its letters are
-        return _DOUBT
-    last = bare.rsplit(b".", 1)[-1]
-    if joints[:1] == b"." and last.isalpha() and last.islower():  # a file, if that is an extension
+    if b"." in joints:
+        last = bare.rsplit(b".", 1)[-1]
+        if joints.strip(b".") or b"$" in bare or (last.isalpha() and last.islower()):
+            return _DOUBT
+    if bare[:1].isdigit() and bare != bare.upper():
         return _DOUBT
     found = _classify(shape)
     if found is None:
@@ -340,10 +339,10 @@ def _is_foreign(raw: bytes) -> bool:
 def _lines_in_bytes(raw: bytes) -> set[bytes]:
     rows = {row.strip(_LINE_EDGE) for row in raw.split(b"\n") if len(row) >= LINE_MIN}
     lines = [row for row in rows if len(row) >= LINE_MIN and b" " in row]
+    if lines and _GREP_NUMBER.search(raw):
+        lines = list(filter(None, map(_without_grep_prefix, lines)))
     if not lines:
         return set()
-    if _GREP_NUMBER.search(raw):
-        lines = list(filter(None, map(_without_grep_prefix, lines)))
     letters = b"\n".join(lines).translate(None, _NOT_LETTERS).split(b"\n")
     return {line[:LINE_CAP] for line, kept in zip(lines, letters, strict=True) if len(kept) >= LINE_LETTERS}
 

@@ -168,6 +168,12 @@ class EngineConfig(BaseModel):
     handover: Literal["host", "never"] = "host"
     """When pruning cannot reach the target: let the host's own summariser work on the pruned history, or never."""
 
+    required_sinks: tuple[str, ...] = ()
+    """Names of event sinks without which nothing may leave: no audit, no deletion."""
+
+    audit_content: bool = False
+    """Events carry arguments, results and replacements of decided units; otherwise lengths and digests only."""
+
     expand_tool: str | None = None
     """Name of the tool by which the agent gets originals back; markers name it only where it is set."""
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jev_engine.answers import Belief, Evidence
+from jev_engine.audit.delivery import Delivery
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import decide
 from jev_engine.errors import AdapterError, JevEngineError, TranscriptError
@@ -71,7 +72,7 @@ class ContextEngine:
         self.judge = judge
         self.store: OriginalStore = MemoryStore() if store is None else store
         self.plugins = load_plugins(entry_points=False) if plugins is None else plugins
-        self.sinks = [*self.plugins.sinks, *sinks]
+        self.sinks = Delivery([*self.plugins.sinks, *sinks])
         self.counter = counter
         # A judge may know how far to believe it: what was fitted for its model, or published.
         self.evidence = evidence or getattr(judge, "belief", None) or Belief()
@@ -115,7 +116,7 @@ class ContextEngine:
             await self._look(task, transcript, adapter, session, ledger, current_tokens)
             task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
             verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
-            local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages))
+            local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages, task))
             probabilities = task.weighed(verdict, local, self.evidence)
             decisions = decide(
                 task.pins.candidates,
@@ -130,13 +131,24 @@ class ContextEngine:
             task.check_zone(changes)
             rebuilt = rebuild(transcript, changes, adapter)
             validate(transcript, rebuilt, adapter)
+            await task.audited()
             await task.remembered(rebuilt, self.store)
-            return task.ended(rebuilt)
+            return await self._told(task, task.ended(rebuilt))
         except JevEngineError as error:
-            return task.failed(f"{type(error).__name__}: {error}")
+            return await self._told(task, task.failed(f"{type(error).__name__}: {error}"))
         except Exception as error:
             logger.exception("a pass failed; the history is returned as it came")
-            return task.failed(f"internal fault, please report it: {type(error).__name__}: {error}")
+            return await self._told(
+                task, task.failed(f"internal fault, please report it: {type(error).__name__}: {error}")
+            )
+        except BaseException as error:
+            task.trail.abandoned(type(error).__name__)  # cancelled: whoever reads the trail should not have to guess
+            raise
+
+    async def _told(self, task: Pass, done: CompressionResult) -> CompressionResult:
+        """Give the sinks their moment; what is wrong with one is a warning and no more."""
+        done.stats.warnings.extend(await task.trail.flush())
+        return done
 
     async def inspect(
         self, messages: Sequence[Any], *, host: str = "auto", session: str | None = None, ledger: Ledger | None = None
@@ -171,8 +183,10 @@ class ContextEngine:
             if len(cache) > CACHE_SIZE:
                 cache.clear()
 
-    def _memory_of(self, messages: Sequence[Any]) -> tuple[float, float] | None:
-        return None if self.memories is None else self.memories.of(folder_of(messages))
+    def _memory_of(self, messages: Sequence[Any], task: Pass) -> tuple[float, float] | None:
+        memory = None if self.memories is None else self.memories.of(folder_of(messages))
+        task.stats.uses_memory = memory is not None
+        return memory
 
     def apply(self, messages: Sequence[Any], ledger: Ledger, *, host: str = "auto") -> Any:
         """The history with the decisions of a ledger in force: pure, fast, and the same object where none applies.

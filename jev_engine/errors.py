@@ -11,6 +11,7 @@
     │   ├── RequestTooLarge    the asker takes only smaller requests; the judge asks again in halves
     │   └── StateTooLarge      a state cannot be made small enough for the asker
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
+    ├── AuditError           a trail cannot be read or written, or a required sink did not take its events
     └── StoreError           originals could not be saved or read
         ├── OriginalNotFound
         ├── OriginalExpired
@@ -75,6 +76,10 @@ class StateTooLarge(JudgeError):
 
 class RebuildError(JevEngineError):
     """The rebuilt history differs from the input by more than its edits."""
+
+
+class AuditError(JevEngineError):
+    """A trail cannot be read or written, or a required sink has not taken its events."""
 
 
 class StoreError(JevEngineError):

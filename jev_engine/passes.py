@@ -90,6 +90,7 @@ class Pass:
         self.outcome: Outcome = "failed"
         self.reason = ""
         self._has_judge = self._has_news = False
+        self._judge_name: str | None = None
         self.trail = Trail(sinks)
         self._started = time.perf_counter()
 
@@ -140,20 +141,18 @@ class Pass:
         self.is_forced = self.is_forced or is_forced(prompt_tokens, self.config)
         if self.is_forced:
             self.target_free_tokens = free_target(prompt_tokens, self.config)
-        self.trail.emit(
-            events.PassStarted,
-            host=adapter.name,
-            messages=len(self.messages),
-            calls=stats.calls,
-            tokens=prompt_tokens,
-        )
+        self.trail.host = adapter.name
+        flags = {"is_forced": self.is_forced, "is_dry": self.is_dry, "cache_is_cold": self.cache_is_cold}
+        self.trail.started(self.transcript, self.config, tokens=prompt_tokens, **flags)
+        if self.ledger:
+            self.trail.looked_back(self.transcript)
 
     def pinned(self, pins: Pins) -> None:
         """Take in which units may be judged."""
         self.pins = pins
         self.stats.pinned = pins.counts()
         self.stats.best_gain_tokens = sum([call.tokens for call in pins.candidates])
-        self.trail.emit(events.Pinned, candidates=len(pins.candidates), reasons=self.stats.pinned)
+        self.trail.pinned(len(pins.candidates), pins.reasons)
 
     async def judged(self, judge: Judge | None, goal: str | None, focus: str | None) -> Verdict:
         """Ask the judge about what it has not been paid for yet; a judge that fails leaves units undecided."""
@@ -172,6 +171,8 @@ class Pass:
         known = paid.known(version, under, [call.key for call in candidates])
         asked = [call for call in candidates if call.key not in known]
         self.stats.is_calibrated = judge.is_calibrated
+        self._judge_name = judge.name
+        self.trail.asking(judge.name, str(version), len(asked), len(known))
         verdict = await self._ask(judge, asked, goal, focus) if asked else Verdict()
         paid.add(version, under, verdict.answers)
         verdict.answers = {**known, **paid.known(version, under, verdict.answers)}
@@ -257,10 +258,20 @@ class Pass:
             is_forced=self.is_forced,
             target_free_tokens=self.target_free_tokens,
         )
+        self.trail.proposed(decisions, self.outcome, self.stats)
         if self.outcome in ("committed", "over_capacity"):
             return self._entries(store)
         self._count()
         return []
+
+    async def audited(self) -> None:
+        """Every decision is told, and nothing leaves before those sinks have it that the settings name.
+
+        Raises AuditError.
+        """
+        self.trail.decided(self.decisions, self.config, self._judge_name)
+        if not self.is_dry:
+            await self.trail.must_have_taken(self.config.required_sinks)
 
     def _count(self) -> None:
         count(self.decisions, self.ruler, self.stats, self.config, cache_is_cold=self.cache_is_cold)
@@ -370,15 +381,7 @@ class Pass:
     ) -> CompressionResult:
         stats = self.stats
         stats.ms = (time.perf_counter() - self._started) * 1_000
-        self.trail.decided(self.decisions)
-        self.trail.emit(
-            events.PassEnded,
-            outcome=outcome,
-            # What an error says may quote a history; its name does not.
-            reason=reason.partition(":")[0] if outcome == "failed" else reason,
-            freed_tokens=stats.freed_tokens,
-            expected_misses=stats.expected_misses,
-        )
+        self.trail.pass_ended(outcome, reason, stats, self.ledger, self.transcript, is_dry=self.is_dry)
         mapped: list[int | None] = [*range(stats.messages_before)] if index_map is None else index_map
         return CompressionResult(
             messages,

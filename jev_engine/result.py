@@ -51,6 +51,7 @@ class CompressionStats:
         "state_tokens",
         "tokens_after",
         "tokens_before",
+        "uses_memory",
         "warnings",
         "windows",
     )
@@ -78,6 +79,8 @@ class CompressionStats:
         """Model calls until the freed tokens have paid for the cache that is written anew."""
         self.cache_suffix_tokens = 0
         """Tokens behind the first edit, written to the provider's cache once more."""
+        self.uses_memory = False
+        """The local judge knew this project from earlier sessions, see `jev-engine learn`."""
         self.frozen_rows = 0
         """Rows at the start that this pass left as they were, because a provider has them in its cache."""
         self.is_thawed = False

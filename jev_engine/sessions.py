@@ -113,26 +113,26 @@ class Session:
         if done.outcome != "failed":
             self.last = done
             self.ledger = ledger.merge(done.ledger)
-            await self._keep(self.ledger, done)
+            if len(done.ledger):
+                await self._keep(self.ledger, done)
         self.trigger.ended(done.outcome, tokens_after=done.stats.tokens_after, now=time.monotonic())
         return done
 
     async def _known(self) -> Ledger:
-        """The ledger of this session, and of the one it came from; where the store cannot tell, what is in memory."""
-        if self.ledger is None:
-            self.ledger = Ledger()
-            for name in (self._came_from, self.name):
-                if name is not None:
-                    self.ledger = self.ledger.merge(await self._load(name))
-        return self.ledger
+        """The ledger of this session; where the store cannot tell, what is in memory.
 
-    async def _load(self, name: str) -> Ledger:
-        try:
-            kept = await self.engine.store.load_ledger(name)
-            return Ledger() if kept is None else Ledger.from_json(kept)
-        except (StoreError, TranscriptError):
-            # Markers in the history still name their originals: the pass rebuilds what it needs from them.
-            return Ledger()
+        Markers in the history still name their originals: a pass rebuilds from them what it needs.
+        """
+        if self.ledger is None:
+            store = self.engine.store
+            try:
+                if self._came_from is not None:
+                    await store.link_session(self.name, self._came_from)
+                kept = await store.load_ledger(self.name)
+                self.ledger = Ledger() if kept is None else Ledger.from_json(kept)
+            except (StoreError, TranscriptError):
+                self.ledger = Ledger()
+        return self.ledger
 
     async def _keep(self, ledger: Ledger, done: CompressionResult) -> None:
         try:

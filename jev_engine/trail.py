@@ -1,82 +1,418 @@
-"""The events of one pass on their way to the sinks. A sink that fails is logged and changes nothing."""
+"""The events of one pass on their way to the sinks. A sink that fails is named and changes nothing."""
 
 from __future__ import annotations
 
-import logging
+import math
+import os
+import time
 import uuid
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
-from jev_engine import events
+from pydantic_core import to_json
+
+from jev_engine import __version__, events
+from jev_engine.answers import RawAnswer
+from jev_engine.audit.delivery import Delivery
+from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision
+from jev_engine.errors import AuditError
+from jev_engine.events.batch import Batch
 from jev_engine.judges import Verdict
+from jev_engine.ledger import Ledger
+from jev_engine.redact import redact
+from jev_engine.result import CompressionStats, Outcome
+from jev_engine.store.expand import expanded_reference
+from jev_engine.transcript import Transcript
 
 __all__ = ["Trail"]
 
-logger = logging.getLogger("jev_engine")
+# Where no sink brings a key, digests are comparable within this process only.
+_process_key = os.urandom(32)
+# What one event holds: a line of a trail stays below some 40 kB.
+MOST_PINNED = 2_000
+UNITS_AN_EVENT = 200
+NAME_CHARS = 60
+LONGEST_READ = 2_000
+# So many events wait for the next step of a pass before they are queued.
+MOST_GATHERED = 256
+REASON_CHARS = 160
+# Settings that hold the user's own words: their number or length is told, not they.
+PRIVATE_SETTINGS = ("goal", "protect_tools", "protect_paths", "protect_ids")
+# How the reason of a decision begins, and the guard it stands for.
+GUARDS = (
+    ("no answer", "no answer"),
+    ("frozen", "frozen"),
+    ("too short to shorten", "saves too little"),
+    ("original could not be saved", "store first"),
+    ("pass not worth it", "pass not worth it"),
+    ("pass failed", "pass failed"),
+    ("call not needed, but more than", "removal limit"),
+    ("call not needed, but may not", "no trace"),
+)
+
+
+class _Unknown(NamedTuple):
+    """Stands for the answers of a unit nobody answered for."""
+
+    source: str | None = None
+    p_call: float | None = None
+    p_result: float | None = None
+    raw: RawAnswer | None = None
+
+
+_UNKNOWN = _Unknown()
+_UNSAID = RawAnswer(None, None)
 
 
 class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
-    __slots__ = ("_pass_id", "_sinks", "session")
+    __slots__ = (
+        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_pass", "_sequence", "_session", "_verdict", "_version",
+        "host", "is_pass",
+    )  # fmt: skip
 
-    def __init__(self, sinks: Iterable[Any]) -> None:
-        self._sinks = list(sinks)
-        self._pass_id = uuid.uuid4().hex
-        self.session = ""
+    def __init__(self, sinks: Iterable[Any], *, host: str = "", is_pass: bool = True) -> None:
+        self._delivery = sinks if isinstance(sinks, Delivery) else Delivery(sinks)
+        keys = [key for sink in self._delivery if isinstance(key := getattr(sink, "key", None), bytes)]
+        self._keyed = blake2b(key=keys[0] if keys else _process_key, digest_size=16)
+        self._pass = uuid.uuid4().int
+        self._sequence = 0
+        self._input = ""
+        self._session = self.digest("")
+        self._lines: list[str] = []
+        self._verdict = Verdict()
+        self._version: str | None = None
+        self._has_ended = False
+        self.host = host
+        self.is_pass = is_pass
 
-    def emit(self, kind: type[events.Event], **facts: Any) -> None:
-        """Make one event and hand it to every sink, in order."""
-        if not self._sinks:
+    @property
+    def session(self) -> str:
+        """The session's name; what is written down is its keyed digest."""
+        return self._session
+
+    @session.setter
+    def session(self, name: str) -> None:
+        if self._delivery:
+            self._session = self.digest(name)
+
+    def digest(self, text: str) -> str:
+        """A keyed digest: 16 bytes, in hex. The same text gives another one on another machine."""
+        keyed = self._keyed.copy()
+        keyed.update(text.encode("utf-8", "surrogatepass"))
+        return keyed.hexdigest()
+
+    def _shared(self, actor: str) -> dict[str, Any]:
+        origin = {"actor": actor, "host": self.host, "engine_version": __version__}
+        pass_id = f"{self._pass:032x}" if self.is_pass else ""
+        return {"at": time.time(), "origin": origin, "session": self._session, "pass_id": pass_id}
+
+    def _next(self) -> tuple[str, int]:
+        self._sequence += 1
+        # Unique because the pass's own number is random; and cheaper than a new random number an event.
+        return f"{(self._pass + self._sequence) % 2**128:032x}", self._sequence
+
+    def emit(self, kind: type[events.Event], *, actor: str = "engine", **facts: Any) -> None:
+        """Make one event and queue it for every sink, in order."""
+        if not self._delivery:
             return
-        event = kind(session=self.session, pass_id=self._pass_id, **facts)
-        for sink in self._sinks:
-            try:
-                sink.emit(event)
-            except Exception:  # a sink is somebody else's: its fault is logged and changes nothing
-                logger.exception("event sink %r failed", type(sink).__name__)
+        id_, sequence = self._next()
+        event = kind(id=id_, sequence=sequence, **self._shared(actor), **facts)
+        self._lines.append(event.model_dump_json(exclude_none=True))
+        if not self.is_pass or len(self._lines) >= MOST_GATHERED:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Give what has gathered to the sinks; they work on it in their own threads."""
+        lines, self._lines = self._lines, []
+        if lines:
+            self._delivery.put(Batch(self._session, lines))
+
+    def started(self, transcript: Transcript, config: EngineConfig, **facts: Any) -> None:
+        """A pass begins; what it is made from is told by one digest, and its settings by what differs from defaults."""
+        if not self._delivery:
+            return
+        self._input = self.input_digest(transcript)
+        self.emit(
+            events.PassStarted,
+            input_digest=self._input,
+            settings=settings_of(config),
+            messages=len(transcript.messages),
+            calls=len(transcript.calls),
+            **facts,
+        )
+
+    def input_digest(self, transcript: Transcript) -> str:
+        """Keyed digest of all texts, and of every call with its result (by its key, which is a digest of them)."""
+        texts = [entry.text for entry in transcript.entries]
+        return self.digest("\0".join([*texts, *[call.key for call in transcript.calls]]))
+
+    def pinned(self, candidates: int, reasons: Mapping[int, str]) -> None:
+        """Which units are not judged, and why."""
+        if not self._delivery:
+            return
+        numbers = list(reasons)
+        for start in range(0, max(1, len(numbers)), MOST_PINNED):
+            grouped: dict[str, list[int]] = {}
+            for number in numbers[start : start + MOST_PINNED]:
+                grouped.setdefault(_reason(reasons[number]), []).append(number)
+            self.emit(events.Pinned, candidates=candidates, reasons=grouped)
+
+    def asking(self, name: str, version: str | None, units: int, remembered: int) -> None:
+        """A judge is about to be asked."""
+        self._version = version
+        self.emit(events.JudgeAsked, judge=name, units=units, remembered=remembered, question_version=version)
+        self.hand_over()
 
     def judged(self, name: str, verdict: Verdict) -> None:
         """What a judge answered, in numbers."""
+        self._verdict = verdict
+        if not self._delivery:
+            return
+        if verdict.state_stage is not None:
+            self.emit(
+                events.StateFitted,
+                stage=verdict.state_stage,
+                tokens=verdict.state_tokens,
+                windows=verdict.windows,
+                hidden=verdict.hidden,
+            )
         self.emit(
-            events.Judged,
+            events.JudgeAnswered,
             judge=name,
             answers=len(verdict.answers),
             requests=verdict.requests,
-            state_stage=verdict.state_stage,
-            state_tokens=verdict.state_tokens,
-            # The name of each error only: its words may quote what was sent or came back.
-            failures=tuple([_kind_of(failure) for failure in verdict.failures]),
             input_tokens=verdict.input_tokens,
             price=verdict.price,
-            model=verdict.model,
-            privacy=verdict.privacy,
+            model=None if verdict.model is None else _plain(verdict.model),
             settled=verdict.settled,
         )
+        if verdict.failures:
+            # The name of each error only: its words may quote what was sent or came back.
+            self.emit(events.JudgeFailed, judge=name, failures=tuple([kind_of(each) for each in verdict.failures]))
 
-    def decided(self, decisions: Iterable[Decision]) -> None:
+    def decided(self, decisions: Sequence[Decision], config: EngineConfig, judge: str | None = None) -> None:
         """Every decision, kept units too."""
-        if not self._sinks:
+        if not self._delivery:
             return
+        rule = self._rule(config, judge)
+        for start in range(0, len(decisions), UNITS_AN_EVENT):
+            some = decisions[start : start + UNITS_AN_EVENT]
+            id_, sequence = self._next()
+            facts = {"kind": "decided", "id": id_, "sequence": sequence, **self._shared("engine"), "rule": rule}
+            if config.audit_content:
+                facts["contents"] = {decision.call.number: _content(decision) for decision in some}
+            # As `Decided` would write it, which a test holds it to: making the model costs three times as much.
+            columns = {name: column for name, column in self._columns(some).items() if any(column)}
+            self._lines.append(to_json({**facts, "columns": columns}).decode())
+
+    def _columns(self, decisions: Sequence[Decision]) -> dict[str, list[Any]]:
+        calls = [decision.call for decision in decisions]
+        whys = [_why(decision.reason) for decision in decisions]
+        believed = [decision.probability or _UNKNOWN for decision in decisions]
+        raws = [probability.raw or _UNSAID for probability in believed]
+        windows = self._verdict.windows_of
+        out = [decision.action != "keep" for decision in decisions]
+        return {
+            "number": [call.number for call in calls],
+            "tool": [_plain(call.tool) for call in calls],
+            "action": [decision.action for decision in decisions],
+            "reason": [why[0] for why in whys],
+            "guard": [why[1] for why in whys],
+            "by": [probability.source for probability in believed],
+            "p_call": [probability.p_call for probability in believed],
+            "p_result": [probability.p_result for probability in believed],
+            "raw_call": [raw.p_call for raw in raws],
+            "raw_result": [raw.p_result for raw in raws],
+            # JSON has no infinity; what can free nothing has no price.
+            "price": [None if decision.price == math.inf else decision.price for decision in decisions],
+            "chars": [len(call.result or "") for call in calls],
+            "chars_after": [
+                len(decision.text) if goes else decision.chars_after
+                for decision, goes in zip(decisions, out, strict=True)
+            ],
+            "freed_tokens": [decision.freed_tokens for decision in decisions],
+            "window": [windows.get(call.key) for call in calls] if windows else [],
+            "reference": [call.reference if goes else None for call, goes in zip(calls, out, strict=True)],
+            "text_digest": self._digests(decisions),
+        }
+
+    def _digests(self, decisions: Sequence[Decision]) -> list[str | None]:
+        digests: list[str | None] = []
         for decision in decisions:
-            p = decision.probability
-            raw = p.raw if p is not None else None
-            self.emit(
-                events.Decided,
-                reference=decision.call.reference,
-                label=decision.label,
-                action=decision.action,
-                reason=decision.reason,
-                p_call=p.p_call if p is not None else None,
-                p_result=p.p_result if p is not None else None,
-                raw_call=raw.p_call if raw is not None else None,
-                raw_result=raw.p_result if raw is not None else None,
-                chars=len(decision.call.result or ""),
-                chars_after=decision.chars_after,
+            if decision.action == "keep":
+                digests.append(None)
+            else:
+                digest = self._keyed.copy()
+                digest.update(decision.text.encode("utf-8", "surrogatepass"))
+                digests.append(digest.hexdigest())
+        return digests
+
+    def _rule(self, config: EngineConfig, judge: str | None) -> dict[str, Any]:
+        worth = config.policy == "worth"
+        return {
+            "policy": config.policy,
+            **({"price_limit": 1.0} if worth else {"keep_result": config.keep_result, "keep_call": config.keep_call}),
+            "state_stage": self._verdict.state_stage,
+            "judge": judge,
+            "question_version": self._version,
+        }
+
+    def proposed(self, decisions: Sequence[Decision], outcome: str, stats: CompressionStats) -> None:
+        """What the pass is about to do, told before it is done."""
+        if not self._delivery:
+            return
+        actions = Counter([decision.action for decision in decisions])
+        self.emit(
+            events.Proposed,
+            outcome=outcome,
+            truncated=actions["truncate"],
+            removed=actions["remove"],
+            kept=actions["keep"],
+            freed_tokens=stats.freed_tokens,
+            expected_misses=stats.expected_misses,
+            is_calibrated=stats.is_calibrated,
+            break_even_calls=stats.break_even_calls,
+        )
+
+    def looked_back(self, transcript: Transcript) -> None:
+        """Which calls were made again, and which originals were read again, since something went out."""
+        if not self._delivery:
+            return
+        seen: dict[tuple[str, str], str | None] = {}
+        for call in transcript.calls:
+            reference = expanded_reference(call.result) if call.result else None
+            if reference is not None:
+                self.emit(events.Expanded, reference=reference, chars=len(call.result or ""), label=call.label)
+                continue
+            same = (call.tool, call.arguments)
+            if same in seen and call.marked is None and call.result is not None:
+                self.emit(
+                    events.Refetched,
+                    label=call.label,
+                    tool=_plain(call.tool),
+                    reference=seen[same],
+                    chars=len(call.result),
+                )
+            seen[same] = call.reference if call.marked is not None else None
+        self.hand_over()
+
+    def pass_ended(
+        self,
+        outcome: Outcome,
+        reason: str,
+        stats: CompressionStats,
+        ledger: Ledger,
+        transcript: Transcript,
+        *,
+        is_dry: bool,
+    ) -> None:
+        """Committed, discarded or abandoned."""
+        if not self._delivery:
+            return
+        if outcome == "failed":
+            # What an error says may quote a history; its name does not.
+            self._end(events.Abandoned, reason=kind_of(reason), ms=stats.ms)
+        elif is_dry or outcome not in ("committed", "over_capacity"):
+            told = f"dry run: {reason}" if is_dry else reason
+            misses = stats.expected_misses
+            facts = {"freed_tokens": stats.freed_tokens, "expected_misses": misses, "ms": stats.ms}
+            self._end(events.Discarded, outcome=outcome, reason=told, **facts)
+        else:
+            self._end(
+                events.Committed,
+                outcome=outcome,
+                reason=reason,
+                freed_tokens=stats.freed_tokens,
+                tokens_before=stats.tokens_before,
+                tokens_after=stats.tokens_after,
+                messages_after=stats.messages_after,
+                expected_misses=stats.expected_misses,
+                output_digest=self.output_digest(transcript, ledger),
+                ms=stats.ms,
+                warnings=len(stats.warnings),
             )
 
+    def output_digest(self, transcript: Transcript, ledger: Ledger) -> str:
+        """Keyed digest of what the input has become: its own digest, and every replacement in force."""
+        in_force = ledger.by_key
+        entries = [in_force.get(call.key) for call in transcript.calls]
+        texts = ["" if entry is None else entry.text or entry.action for entry in entries]
+        return self.digest("\0".join([self._input, *texts]))
 
-def _kind_of(failure: str) -> str:
+    def abandoned(self, reason: str) -> None:
+        """A pass was cancelled. Its sinks are not waited for."""
+        if self._delivery:
+            self._end(events.Abandoned, reason=reason)
+
+    def _end(self, kind: type[events.Event], **facts: Any) -> None:
+        """The one end of a pass; a second one is not told."""
+        if not self._has_ended:
+            self._has_ended = True
+            self.emit(kind, **facts)
+            self.hand_over()
+
+    async def must_have_taken(self, names: Sequence[str]) -> None:
+        """No audit, no deletion: raises AuditError where one of these sinks has not taken all events so far."""
+        if names:
+            self.hand_over()
+            fault = await self._delivery.unfit(names)
+            if fault is not None:
+                raise AuditError(fault)
+
+    async def flush(self) -> list[str]:
+        """Wait for the sinks, within their limit; returns what went wrong with them, in words."""
+        if not self._delivery:
+            return []
+        self.hand_over()
+        await self._delivery.flush()
+        return self._delivery.troubles()
+
+
+def settings_of(config: EngineConfig) -> dict[str, Any]:
+    """Settings that differ from the defaults; of the user's own words only how many."""
+    told = config.model_dump(exclude_defaults=True, exclude={"required_sinks", "audit_content"})
+    for name in PRIVATE_SETTINGS:
+        if name in told:
+            told[name] = len(told[name])
+    return told
+
+
+def kind_of(failure: str) -> str:
+    """The name an error's words begin with."""
     name = failure.partition(":")[0]
-    return name if name.isidentifier() and len(name) < 60 else "failure"
+    return name if name.isidentifier() and len(name) < NAME_CHARS else "failure"
+
+
+@lru_cache(maxsize=4_096)
+def _plain(name: str) -> str:
+    """A name from a session without anything but a name: no secret, no control sign, no more than a line of it."""
+    # Cleaned before it is cut: half a secret looks like none.
+    return redact("".join([sign if sign.isprintable() else "_" for sign in name[:LONGEST_READ]]))[:NAME_CHARS]
+
+
+@lru_cache(maxsize=4_096)
+def _reason(reason: str) -> str:
+    """A reason as the user or a plugin may have worded it, without secrets."""
+    return redact("".join([sign if sign.isprintable() else " " for sign in reason[:LONGEST_READ]]))[:REASON_CHARS]
+
+
+@lru_cache(maxsize=4_096)
+def _why(reason: str) -> tuple[str, str | None]:
+    """The reason as it is told, and the guard it stands for."""
+    return _reason(reason), next((guard for start, guard in GUARDS if reason.startswith(start)), None)
+
+
+def _content(decision: Decision) -> dict[str, str]:
+    call = decision.call
+    given = (call.arguments, call.result or "", decision.text)
+    return dict(zip(("arguments", "result", "text"), [_whole(text) for text in given], strict=True))
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

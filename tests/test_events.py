@@ -41,7 +41,8 @@ def test_a_sink_that_raises_changes_nothing() -> None:
 
     assert done.messages == plain.messages
     assert [type(event).__name__ for event in hears.events] == [
-        "PassStarted", "Pinned", "Judged", "OriginalsStored", "Decided", "Decided", "Decided", "PassEnded",
+        "PassStarted", "Pinned", "JudgeAsked", "JudgeAnswered", "Proposed", "OriginalsStored",
+        "Decided", "Committed",
     ]  # fmt: skip
     assert len({event.pass_id for event in hears.events}) == 1
     assert len({event.id for event in hears.events}) == len(hears.events)

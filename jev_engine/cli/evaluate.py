@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
+    from jev_engine.evaluate.plots import Plot
     from jev_engine.evaluate.results import Results
     from jev_engine.evaluate.runs import Plan
     from jev_engine.evaluate.tables import Cell, Stamp, Table
@@ -63,6 +64,16 @@ def _parse_cuts(_ctx: click.Context, _parameter: click.Parameter, value: str | N
 @click.option("--jobs", type=click.IntRange(1, 64), default=min(2, os.cpu_count() or 1), show_default=True)
 @click.option("--report", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Write report.html, summary.md and figures.json there.")  # fmt: skip
+@click.option("--turns", is_flag=True, help="Replay growing sessions call by call, with several passes.")
+@click.option("--window", "windows", multiple=True, type=click.IntRange(1_000), metavar="N",
+              help="With --turns: a context window in tokens; 100000 and 200000 unless given.")  # fmt: skip
+@click.option("--arm", "arms", multiple=True, metavar="NAME[, SETTING=VALUE]",
+              help="With --turns: only these ways to keep a session small, varied by settings.")  # fmt: skip
+@click.option("--system-tokens", type=click.IntRange(0), metavar="N",
+              help="With --turns: tokens of the system prompt; 20000 unless given.")  # fmt: skip
+@click.option("--joined", is_flag=True, help="With --turns: join contexts across their real compactions.")
+@click.option("--models", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="With --turns: models that never saw a project, made by jev_engine.evaluate.fold_models.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="Show every table on the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context
@@ -78,11 +89,18 @@ def evaluate(ctx: click.Context, /, **given: Any) -> None:
       jev-engine evaluate sessions.jsonl.gz --sessions 20 --seed 1
       jev-engine evaluate sessions.jsonl.gz --policy worth --policy recency --json
       jev-engine evaluate sessions.jsonl.gz --judge answers.jsonl --policy others
+      jev-engine evaluate sessions.jsonl.gz --turns --window 100000
+      jev-engine evaluate session.json --turns --arm "worth 5, miss_cost=8"
     """  # noqa: D301  # \b keeps click from wrapping the examples
     _check_extra()
+    if given["turns"]:
+        _evaluate_turns(ctx, given)
+        return
+    for name in ("windows", "arms", "system_tokens", "joined", "models"):
+        if given[name]:
+            raise Refused("--window, --arm, --system-tokens, --joined and --models need --turns")
     from jev_engine.evaluate.results import Results  # noqa: PLC0415  # numpy, only where something is measured
     from jev_engine.evaluate.summary import summarise  # noqa: PLC0415
-    from jev_engine.evaluate.tables import as_json  # noqa: PLC0415
 
     plan = _plan(given)
     replayed = _replay(ctx, plan)
@@ -90,16 +108,35 @@ def evaluate(ctx: click.Context, /, **given: Any) -> None:
         raise Refused(f"{plan.corpus.name}: no session is long enough to be cut (16 results and 5 more after a cut).")
     results = Results(replayed, plan.seed)
     stamp = _stamp(plan, results, given)
-    tables = summarise(results)
+    plots: list[Plot] = []
+    if given["report"] is not None:
+        from jev_engine.evaluate.plots import draw_plots  # noqa: PLC0415  # matplotlib
+
+        plots = draw_plots(results)
+    _give(summarise(results), plots, stamp, given)
+
+
+def _evaluate_turns(ctx: click.Context, given: dict[str, Any]) -> None:
+    from jev_engine.cli.turns import finish, plan_turns, replay_file  # noqa: PLC0415
+    from jev_engine.evaluate.turn_files import is_corpus  # noqa: PLC0415
+
+    plan = plan_turns(given)
+    replayed = _replay(ctx, plan) if is_corpus(plan.corpus) else replay_file(plan.corpus, plan)
+    done = finish(replayed, plan)
+    _give(done.tables, [], done.stamp, {**given, "show_all": True})
+
+
+def _give(tables: Sequence[Table], plots: Sequence[Plot], stamp: Stamp, given: dict[str, Any]) -> None:
+    """Tables to the terminal or as JSON, and the report where it was asked for."""
+    from jev_engine.evaluate.report import write_report  # noqa: PLC0415
+    from jev_engine.evaluate.tables import as_json  # noqa: PLC0415
+
     if given["as_json"]:
         click.echo(json.dumps(as_json(tables, stamp), indent=1, ensure_ascii=False))
     else:
         _show(tables, stamp, show_all=given["show_all"])
     if given["report"] is not None:
-        from jev_engine.evaluate.plots import draw_plots  # noqa: PLC0415  # matplotlib
-        from jev_engine.evaluate.report import write_report  # noqa: PLC0415
-
-        for path in write_report(tables, draw_plots(results), stamp, given["report"]):
+        for path in write_report(tables, plots, stamp, given["report"]):
             click.echo(f"Wrote {path}", err=True)
 
 

@@ -52,7 +52,9 @@ def expand(
     if as_json:
         place = {"offset": min(offset, end), "total_chars": len(found.text)}
         after = {"next_offset": end if end < len(found.text) else None}
-        click.echo(json.dumps({"id": reference, "session": found.session, "tool": found.tool, **place, **after, "text": page}))
+        click.echo(
+            json.dumps({"id": reference, "session": found.session, "tool": found.tool, **place, **after, "text": page})
+        )
         return
     if sys.stdout.isatty():
         click.echo("\n".join(plain(line) for line in page.split("\n")))

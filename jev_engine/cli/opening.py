@@ -12,9 +12,12 @@ from jev_engine.cli.options import protections
 from jev_engine.cli.show import plain, progress, warn
 from jev_engine.config import EngineConfig
 from jev_engine.engine import ContextEngine
-from jev_engine.errors import ConfigError, UnknownAdapter
+from jev_engine.errors import ConfigError, StoreError, UnknownAdapter
 from jev_engine.host import Adapter
 from jev_engine.judges.choose import make_judge
+from jev_engine.judges.weights import VERSION
+from jev_engine.memory import Memories
+from jev_engine.memory import default_path as memory_path
 from jev_engine.passes import Pass
 from jev_engine.pinning import pin
 from jev_engine.plugins import Plugins, load_plugins
@@ -81,8 +84,17 @@ def open_session(
     except ConfigError as error:
         hint = "'--endpoint'" if error.setting == "endpoint" else "'--judge'"
         raise click.BadParameter(str(error), param_hint=hint) from None
-    engine = ContextEngine(config=config, store=originals, plugins=plugins, judge=chosen)
+    engine = ContextEngine(config=config, store=originals, plugins=plugins, judge=chosen, memories=_memories())
     return Opened(file, adapter, engine, originals)
+
+
+def _memories() -> Memories | None:
+    """What `jev-engine learn` has learned, if anything; a file that cannot be used is named and left aside."""
+    try:
+        return Memories.load(memory_path(), VERSION)
+    except StoreError as error:
+        warn(f"project memory is left aside: {error}")
+        return None
 
 
 def _find_adapter(file: SessionFile, plugins: Plugins, host: str) -> Adapter:

@@ -95,7 +95,8 @@ def _summary(console: Console, result: CompressionResult, ending: Ending) -> Non
     share = percent(stats.freed_tokens / stats.tokens_before) if stats.tokens_before else "0 %"
     lines.append(("tokens", f"{number(stats.tokens_before)} → {number(stats.tokens_after)}, {share} freed"))
     if stats.freed_tokens:
-        honest = "" if stats.is_calibrated else " (uncalibrated: an estimate by rules, not measured)"
+        honest = "" if stats.is_calibrated else " (uncalibrated: the judge's answers were never fitted to outcomes)"
+        honest += ", with what was learned from this project's earlier sessions" if stats.uses_memory else ""
         lines.append(("expected misses", f"{misses_of(stats.expected_misses)}{honest}"))
         if stats.break_even_calls is not None:
             calls = round(stats.break_even_calls)

@@ -41,7 +41,9 @@ def search(query: str, session: str | None, hits: int, store: str | None, *, as_
     originals = SqliteStore(store)
     names = [each.name for each in wait_for(originals.stats()).sessions]
     if session is not None and session not in names:
-        raise Refused(f"the store {str(originals.path)!r} has no session {session!r}. `jev-engine store stats` lists them.")
+        raise Refused(
+            f"the store {str(originals.path)!r} has no session {session!r}. `jev-engine store stats` lists them."
+        )
     chosen = session or (names[0] if names else "")
     found = wait_for(find(originals, chosen, query, limit=hits, expand_tool=None))
     if found.note:

@@ -132,7 +132,9 @@ def export(out: Path, session: str | None, store: str | None, *, as_json: bool) 
     if as_json:
         click.echo(json.dumps({"out": str(out), "originals": count, "unreadable": missing}))
     else:
-        click.echo(f"{count:,} originals written to {plain(str(out))}.{f' {missing:,} cannot be read.' if missing else ''}")
+        click.echo(
+            f"{count:,} originals written to {plain(str(out))}.{f' {missing:,} cannot be read.' if missing else ''}"
+        )
 
 
 def _write(stream: Any, row: dict[str, Any]) -> None:

@@ -11,21 +11,20 @@ fits each model without its project, as `train` does, and keeps the trees as num
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jev_engine.evaluate.corpus import corpus_hash
 from jev_engine.evaluate.hindsight import LABEL_VERSION
+from jev_engine.evaluate.model import LEAF_STEPS, LINEAR_LIMIT, Blend, Tree, fit_blend
 from jev_engine.judges.features import FEATURES
-
-if TYPE_CHECKING:
-    from jev_engine.evaluate.model import Blend, Tree
 
 __all__ = ["FoldModels", "Forest", "default_place", "load_models", "main", "save_models"]
 
@@ -33,7 +32,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 DEEPEST = 64
-"""A walk from a root ends after so many steps: trees of eight leaves have at most seven levels."""
+"""A walk from a root ends after so many steps: trees of sixteen leaves have at most fifteen levels."""
 
 
 class Forest(NamedTuple):
@@ -53,8 +52,6 @@ class Forest(NamedTuple):
 
     def log_odds(self, rows: Sequence[Sequence[float]]) -> Floats:
         """Log-odds that each result is needed; `rows` in the order of `FEATURES`."""
-        from jev_engine.evaluate.model import LINEAR_LIMIT  # noqa: PLC0415  # a cycle through the trees otherwise
-
         features = np.asarray(rows, np.float64)
         place = np.tile(self.roots, (len(features), 1))
         lines = np.arange(len(features))[:, None]
@@ -77,17 +74,17 @@ def forest_of(blend: Blend) -> Forest:
 
     def add(tree: Tree, share: float) -> int:
         at = len(nodes)
-        nodes.append((-1, 0.0, 0, 0, share * tree.value))
+        nodes.append((-1, 0.0, 0, 0, share * tree.value / LEAF_STEPS))
         if tree.low is not None and tree.high is not None:
             low, high = add(tree.low, share), add(tree.high, share)
-            nodes[at] = (tree.column, tree.limit, low, high, 0.0)
+            nodes[at] = (tree.column, math.nextafter(tree.limit, -math.inf), low, high, 0.0)
         return at
 
-    boosters = blend.trees()
-    roots = [add(tree, float(share)) for share, trees in zip(shares, boosters, strict=False) for tree in trees]
+    forests = blend.forests
+    roots = [add(tree, float(share)) for share, trees in zip(shares, forests, strict=False) for tree in trees]
     column, limit, low, high, value = zip(*nodes, strict=True)
     linear = [
-        [share, each.bias, *each.weights] for share, each in zip(shares[len(boosters) :], blend.linears, strict=True)
+        [share, each.bias, *each.weights] for share, each in zip(shares[len(forests) :], blend.linears, strict=True)
     ]
     return Forest(
         np.array(roots, np.int32),
@@ -167,8 +164,7 @@ def load_models(path: Path) -> FoldModels:
 
 def fit_models(corpus: Path, seed: int) -> FoldModels:
     """Label a corpus and fit one model per project, without that project."""
-    from jev_engine.evaluate.model import fit_blend  # noqa: PLC0415  # lightgbm, only where something is fitted
-    from jev_engine.evaluate.table import label_corpus, stack  # noqa: PLC0415
+    from jev_engine.evaluate.table import label_corpus, stack  # noqa: PLC0415  # only where something is fitted
     from jev_engine.evaluate.train import session_weights  # noqa: PLC0415
 
     labelled, _ = label_corpus(corpus)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from jev_engine.evaluate.model import LINEAR_LIMIT, Blend, Linear, Tree
+from jev_engine.evaluate.model import LEAF_STEPS, LINEAR_LIMIT, NOT_ZERO, Blend, Linear, Tree
 from jev_engine.judges.features import FEATURES
 
 __all__ = ["weights_source"]
@@ -12,50 +13,48 @@ __all__ = ["weights_source"]
 _DIGITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _name(column: int) -> str:
-    """A short local name for a column: one or two letters keep the module small, and none is a keyword."""
-    if column < len(_DIGITS):
-        return _DIGITS[column]
-    return "_" + _DIGITS[column - len(_DIGITS)]
+def _names(forests: Sequence[Sequence[Tree]], linears: Sequence[Linear]) -> dict[int, str]:
+    """A local name for each column in use: one letter for the most used, two for the rest; none is a keyword."""
+    used: Counter[int] = Counter()
+    waiting = [tree for trees in forests for tree in trees]
+    while waiting:
+        tree = waiting.pop()
+        if tree.low is not None and tree.high is not None:
+            used[tree.column] += 1
+            waiting += [tree.low, tree.high]
+    for linear in linears:
+        used.update([i for i, weight in enumerate(linear.weights) if weight])
+    names = [*_DIGITS, *["_" + digit for digit in _DIGITS]]
+    return {column: names[place] for place, (column, _) in enumerate(used.most_common())}
 
 
 def _number(value: float) -> str:
     text = f"{value:.5g}"
-    if "e" in text and abs(value) < 1e-30:
-        return "0"  # lightgbm's way to write a limit just above zero
+    if "e" in text and 1 <= abs(value) < 1e9:
+        text = f"{value:.0f}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
-def _expression(tree: Tree) -> str:
+def _expression(tree: Tree, names: dict[int, str]) -> str:
+    """A tree as nested conditionals, with no more parentheses and blanks than Python needs."""
     if tree.low is None or tree.high is None:
-        return _number(tree.value)
-    test = f"{_name(tree.column)}<={_number(tree.limit)}"
-    low, high = _expression(tree.low), _expression(tree.high)
-    return f"({low} if {test} else {high})"
-
-
-def _columns_used(boosters: Sequence[Sequence[Tree]], linears: Sequence[Linear]) -> set[int]:
-    used: set[int] = set()
-
-    def walk(tree: Tree | None) -> None:
-        if tree is not None and tree.column >= 0:
-            used.add(tree.column)
-            walk(tree.low)
-            walk(tree.high)
-
-    for trees in boosters:
-        for tree in trees:
-            walk(tree)
-    for linear in linears:
-        used.update(i for i, weight in enumerate(linear.weights) if weight)
-    return used
+        return f"{tree.value:.0f}"
+    name, low, high = names[tree.column], tree.low, tree.high
+    if tree.limit == NOT_ZERO:
+        first, test, second = high, name, low
+    elif low.low is not None and high.low is None:  # the smaller side first: it would stand in parentheses
+        first, test, second = high, f"{name}>={_number(tree.limit)}", low
+    else:
+        first, test, second = low, f"{name}<{_number(tree.limit)}", high
+    start = _expression(first, names)
+    start = f"{start} " if first.low is None else f"({start})"
+    return f"{start}if {test} else {_expression(second, names)}"
 
 
 def weights_source(blend: Blend, version: str, origin: str) -> str:
     """The module `jev_engine/judges/weights.py`: a function from a row of features to log-odds."""
-    boosters = blend.trees()
-    used = _columns_used(boosters, blend.linears)
-    names = ", ".join(_name(i) if i in used else "_" for i in range(len(FEATURES)))
+    names = _names(blend.forests, blend.linears)
+    row = ",".join(names.get(i, "_") for i in range(len(FEATURES)))
     lines = [
         '"""Weights of the local judge. Generated, do not edit.',
         "",
@@ -74,19 +73,21 @@ def weights_source(blend: Blend, version: str, origin: str) -> str:
         "",
         "def log_odds(row: Sequence[float]) -> float:",
         '    """Log-odds that a result is needed; `row` in the order of `features.FEATURES`."""',
-        f"    ({names}) = row",
-        "    total = 0.0",
+        f"    {row}=row",
     ]
     shares = blend.shares()
-    for share, trees in zip(shares, boosters, strict=False):
-        lines.append("    part = 0.0")
-        tens = [trees[start : start + 10] for start in range(0, len(trees), 10)]
-        lines.extend("    part += " + "+".join(map(_expression, ten)) for ten in tens)
-        lines.append(f"    total += {share:g} * part")
-    for share, linear in zip(shares[len(boosters) :], blend.linears, strict=True):
-        terms = [f"{_number(w)}*{_name(i)}" for i, w in enumerate(linear.weights) if w]
+    terms = []
+    for place, (share, trees) in enumerate(zip(shares, blend.forests, strict=False)):
+        part = f"part_{place}"
+        for start in range(0, len(trees), 10):
+            ten = ",".join(_expression(tree, names) for tree in trees[start : start + 10])
+            lines.append(f"    {part} {'+=' if start else '='} sum(({ten}))")
+        terms.append(f"{share:g} * {part}")
+    lines.append(f"    total = ({' + '.join(terms) or '0'}) / {LEAF_STEPS}")
+    for share, linear in zip(shares[len(blend.forests) :], blend.linears, strict=True):
+        parts = [f"{_number(w)}*{names[i]}" for i, w in enumerate(linear.weights) if w]
         low, high = LINEAR_LIMIT
-        whole = f"{_number(linear.bias)}+{'+'.join(terms)}".replace("+-", "-")
+        whole = f"{_number(linear.bias)}+{'+'.join(parts)}".replace("+-", "-")
         lines.append(f"    total += {share:g} * min({high}, max({low}, {whole}))")
     lines += [f"    return total / {sum(shares):g}", ""]
     return "\n".join(lines)

@@ -16,14 +16,19 @@ from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jev_engine
 from jev_engine.evaluate.corpus import corpus_hash, parse_session, read_lines, read_sessions
 from jev_engine.evaluate.hindsight import LABEL_VERSION
 from jev_engine.evaluate.policies import choose
 from jev_engine.evaluate.replay import Recorded, replay_session
+from jev_engine.evaluate.turn_arms import choose_arms
+from jev_engine.evaluate.turns import Turns, replay_turns
 from jev_engine.evaluate.vocabulary import Vocabulary, count_vocabulary, load_vocabulary, save_vocabulary
+
+if TYPE_CHECKING:
+    from jev_engine.evaluate.fold_models import FoldModels
 
 __all__ = ["Plan", "code_version", "read_recorded", "replay_corpus"]
 
@@ -33,7 +38,8 @@ Say = Callable[[int, int], None]
 # Rooms whose code changes no replayed number.
 _OUTSIDE = ("cli", "serve", "audit", "testing", "docs")
 _VIEWS = frozenset(
-    "summary findings corpus_tables results tables bootstrap report plots bill train model training_report".split()
+    "summary findings corpus_tables results tables bootstrap report plots bill train model training_report"
+    " turn_tables".split()
 )
 
 
@@ -54,6 +60,10 @@ class Plan(NamedTuple):
     """So many sessions, drawn by the seed."""
     seed: int = 0
     jobs: int = 1
+    turns: Turns | None = None
+    """Replay turn by turn instead of at cuts."""
+    models: Path | None = None
+    """Models that never saw a project, for the turns: see `fold_models`."""
 
 
 @cache
@@ -91,6 +101,9 @@ def _folder(plan: Plan, corpus: str, within: Path) -> Path:
     names = [policy.name for policy in choose(plan.policies)]
     recorded = "" if plan.recorded is None else blake2b(plan.recorded.read_bytes(), digest_size=8).hexdigest()
     key = json.dumps([corpus, LABEL_VERSION, code_version(), names, plan.seed, plan.cuts, recorded])
+    if plan.turns is not None:
+        models = "" if plan.models is None else blake2b(plan.models.read_bytes(), digest_size=8).hexdigest()
+        key = json.dumps([corpus, LABEL_VERSION, code_version(), plan.turns, models])
     return within / blake2b(key.encode(), digest_size=8).hexdigest()
 
 
@@ -146,7 +159,7 @@ def replay_corpus(plan: Plan, within: Path, say: Say | None = None) -> list[dict
             if say is not None:
                 say(done, len(order))
     found = [json.loads((folder / f"{digest}.json").read_text(encoding="utf-8")) for digest in order]
-    return [session for session in found if session["cuts"] or session["lookback"]]
+    return [session for session in found if any(session.get(part) for part in ("cuts", "lookback", "contexts"))]
 
 
 def _forget_old_runs(within: Path, current: Path) -> None:
@@ -190,6 +203,7 @@ class _Worker(NamedTuple):
     vocabulary: Vocabulary
     folds: dict[tuple[str, int, int], dict[int, float]]
     recorded: Recorded | None
+    models: FoldModels | None
 
 
 _WORKER: list[_Worker] = []
@@ -203,7 +217,15 @@ def _start_worker(plan: Plan, corpus: str, folder: Path) -> None:
 
 def _start(plan: Plan, vocabulary: Vocabulary, corpus: str) -> None:
     recorded = None if plan.recorded is None else read_recorded(plan.recorded)
-    _WORKER[:] = [_Worker(plan, vocabulary, _folds(corpus), recorded)]
+    if plan.turns is None:
+        _WORKER[:] = [_Worker(plan, vocabulary, _folds(corpus), recorded, None)]
+        return
+    models = None
+    if plan.models is not None:
+        from jev_engine.evaluate.fold_models import load_models  # noqa: PLC0415  # numpy, and only where there are any
+
+        models = load_models(plan.models)
+    _WORKER[:] = [_Worker(plan, vocabulary, {}, None, models)]
 
 
 @cache
@@ -219,15 +241,20 @@ def _folds(corpus: str) -> dict[tuple[str, int, int], dict[int, float]]:
 
 def _replay_line(line: str, path: Path) -> None:
     worker = _WORKER[0]
-    found = replay_session(
-        parse_session(line, path.stem),
-        choose(worker.plan.policies),
-        worker.vocabulary,
-        seed=worker.plan.seed,
-        cuts=worker.plan.cuts,
-        folds=worker.folds,
-        recorded=worker.recorded,
-    )
+    plan, session = worker.plan, parse_session(line, path.stem)
+    if plan.turns is not None:
+        forest = None if worker.models is None else worker.models.by_project.get(session.project)
+        found = replay_turns(session, choose_arms(plan.turns.arms), plan.turns, worker.vocabulary, forest)
+    else:
+        found = replay_session(
+            session,
+            choose(plan.policies),
+            worker.vocabulary,
+            seed=plan.seed,
+            cuts=plan.cuts,
+            folds=worker.folds,
+            recorded=worker.recorded,
+        )
     partial = path.with_suffix(f".{os.getpid()}.part")
     partial.write_text(json.dumps(found, separators=(",", ":")), encoding="utf-8")
     partial.replace(path)

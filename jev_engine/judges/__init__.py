@@ -53,6 +53,7 @@ class Verdict:
         "state_tokens",
         "warnings",
         "windows",
+        "windows_of",
     )
 
     def __init__(self, answers: dict[str, RawAnswer] | None = None) -> None:
@@ -61,6 +62,8 @@ class Verdict:
         self.requests = 0
         self.windows = 0
         """Parts the history was shown in; 0 where nothing was shown to anybody."""
+        self.windows_of: dict[str, int] = {}
+        """In which of them a unit was asked about, from 1, by unit key."""
         self.state_stage: str | None = None
         """How far the state was shrunk, see `state.STAGES`."""
         self.state_tokens = 0

@@ -78,6 +78,8 @@ class AskedJudge:
             return verdict
         states = {id(p.state): p.state for p in planned}
         verdict.windows = len(states)
+        places = {state: place for place, state in enumerate(states, 1)}
+        verdict.windows_of = {call.key: places[id(p.state)] for p in planned for call in p.calls}
         verdict.state_stage = planned[0].state.stage
         verdict.state_tokens = max(whole(state.cost) for state in states.values())
         verdict.hidden = len(clean.candidates) - sum(len(p.calls) for p in planned)

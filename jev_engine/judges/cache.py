@@ -21,7 +21,7 @@ CACHE_CHARS = 30_000_000
 """Characters of text whose facts one generation of the cache may stand for; two generations are kept."""
 ERROR_CHARS = 3_000
 """Characters of a result in which an error line is looked for [prototype/hindsight.py `index`]."""
-_ERROR_LINE = re.compile(r"(?mi)^(?:error|fatal|traceback|panic|exit code [1-9]|fail(?:ed|ure)?\b)")
+_ERROR_LINE = re.compile(r"\n(?:error|fatal|traceback|panic|exit code [1-9]|fail(?:ed|ure)?\b)")
 _COMMAND_KINDS = frozenset(("git", "test", "build", "shell"))
 _PLAN_TOOLS = frozenset("todowrite update_plan taskcreate exitplanmode todo".split())
 _CODE = frozenset("py go ts tsx js jsx rs java kt c cc cpp h cs rb php sh css scss vue svelte sql proto".split())
@@ -96,7 +96,7 @@ def _unit_facts(call: ToolCall) -> UnitFacts:
     info = describe_call(call.tool, call.arguments)
     failed = call.is_error
     if not failed and info.kind in _COMMAND_KINDS:
-        failed = _ERROR_LINE.search(result[:ERROR_CHARS]) is not None
+        failed = _ERROR_LINE.search("\n" + result[:ERROR_CHARS].lower()) is not None
     name = info.path.rsplit("/", 1)[-1]
     extension = name.rsplit(".", 1)[-1].lower() if "." in name else ""
     static = (

@@ -133,6 +133,6 @@ def _shown(hits: Sequence[Hit], note: str, expand_tool: str | None) -> str:
         end = hit.offset + len(hit.text)
         whole = len(hit.text) == hit.total_chars
         where = "whole" if whole else f"characters {hit.offset:,} to {end:,}{how}"
-        head = f"[jev-engine: hit {place} of {len(hits)}, original {hit.reference} ({hit.total_chars:,} characters), {where}]"
-        parts.append(f"{head}\n{hit.text}")
+        head = f"hit {place} of {len(hits)}, original {hit.reference} ({hit.total_chars:,} characters), {where}"
+        parts.append(f"[jev-engine: {head}]\n{hit.text}")
     return "\n\n".join(parts) + (f"\n\n[jev-engine: {note}]" if note else "")

@@ -35,9 +35,9 @@ _NO_BLANKS = re.compile("[\u0e00-\u0eff\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\U
 _FOREIGN_WORD = re.compile(r"\w+")
 # Grammar of English: in nearly every text, so it tells none from another.
 STOP = frozenset(
-    "a an and are as at be been but by can could did do does for from had has have he her here his how i if in into is it"
-    " its let me my no not now of on or our out she should so than that the their them then there these they this to up"
-    " us was we were what when where which who why will with would you your".split()
+    "a an and are as at be been but by can could did do does for from had has have he her here his how i if in"
+    " into is it its let me my no not now of on or our out she should so than that the their them then there these"
+    " they this to up us was we were what when where which who why will with would you your".split()
 )
 
 
@@ -58,7 +58,7 @@ _TERMS = _Terms()
 
 
 def terms_of(text: str) -> set[str]:
-    """The distinct terms of a text, lower case. Linear in its length; only the first `TERMS_CAP` characters are read."""
+    """The distinct terms of a text, lower case. Linear in its length; only its first `TERMS_CAP` characters count."""
     found = set(chain.from_iterable(map(_TERMS.__getitem__, set(_words(text)))))
     if len(_TERMS) > WORDS_KEPT:
         _TERMS.clear()
@@ -103,13 +103,19 @@ def _of_name(text: str) -> list[str]:
     """A word, a name, a path: whole, its pieces between joints, and their parts."""
     if text.isalpha() and (text.islower() or text[1:].islower()):
         return [text.lower()]
+    if text.isdigit():
+        return [text]
     found = [text.lower()]
-    pieces = _JOINTS.split(text)
+    pieces = [text] if text.replace("_", "").isalnum() else _JOINTS.split(text)
     if len(pieces) > 1:
         found.append(text.rsplit("/", 1)[-1].lower())
     for piece in pieces:
+        lower = piece.lower()
+        if lower.isalpha() and (lower == piece or piece[1:].islower()):
+            found.append(lower)
+            continue
+        found.append(lower.strip("_"))
         parts = _PARTS.findall(piece)
-        found.append(piece.strip("_").lower())
         if len(parts) > 1:
             found += [part.lower() for part in parts]
     return found

@@ -27,13 +27,14 @@ HEADROOM_SHARE = 0.05
 """The file may grow this far beyond its limit while room is being made: deleting from the index writes first."""
 
 REMEDIES = {
-    "SQLITE_FULL": "the disk is full, or the limit max_total_bytes is reached: free space, run `jev-engine store prune`,"
-    " or raise max_total_bytes",
+    "SQLITE_FULL": "the disk is full, or the limit max_total_bytes is reached: free space, run"
+    " `jev-engine store prune`, or raise max_total_bytes",
     "SQLITE_BUSY": "another process holds it: let that end, or raise busy_seconds",
     "SQLITE_LOCKED": "another process holds it: let that end, or raise busy_seconds",
     "SQLITE_READONLY": "it cannot be written: check the folder's permissions, or name another file with --store"
     " (in code: SqliteStore(path))",
-    "SQLITE_CORRUPT": "it is damaged: move it away, a new one is made; `jev-engine store export` saves what can be read",
+    "SQLITE_CORRUPT": "it is damaged: move it away, a new one is made; `jev-engine store export` saves what can still"
+    " be read",
     "SQLITE_NOTADB": "it is no store: name another file with --store (in code: SqliteStore(path))",
     "SQLITE_TOOBIG": "a text is larger than SQLite takes: lower max_text_bytes",
 }

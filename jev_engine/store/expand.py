@@ -12,7 +12,15 @@ from typing import Any, Literal, NamedTuple
 from jev_engine.errors import OriginalExpired, OriginalNotFound, OriginalUnreadable, StoreError
 from jev_engine.store import OriginalStore
 
-__all__ = ["EXPAND_TOOL", "PAGE_CHARS", "Expanded", "expand", "expand_tool_schema", "expanded_reference", "is_expansion"]
+__all__ = [
+    "EXPAND_TOOL",
+    "PAGE_CHARS",
+    "Expanded",
+    "expand",
+    "expand_tool_schema",
+    "expanded_reference",
+    "is_expansion",
+]
 
 EXPAND_TOOL = "jev_expand"
 PAGE_CHARS = 16_000
@@ -86,20 +94,34 @@ async def expand(
     try:
         text = (await store.read(reference, session=session)).text
     except OriginalNotFound:
-        return _answer("unknown", reference, "No original goes by this id in this session. Copy the id from its marker.")
+        return _answer(
+            "unknown", reference, "No original goes by this id in this session. Copy the id from its marker."
+        )
     except OriginalExpired:
-        return _answer("expired", reference, "The original was kept, but has expired. Call the tool again to have it anew.")
+        return _answer(
+            "expired", reference, "The original was kept, but has expired. Call the tool again to have it anew."
+        )
     except OriginalUnreadable:
         return _answer(
-            "unreadable", reference, "The original is there but its bytes are damaged. Call the tool again to have it anew."
+            "unreadable",
+            reference,
+            "The original is there but its bytes are damaged. Call the tool again to have it anew.",
         )
     except StoreError as error:
-        return _answer("failed", reference, f"The store cannot be read now: {error}. The original is not lost; try later.")
+        return _answer(
+            "failed", reference, f"The store cannot be read now: {error}. The original is not lost; try later."
+        )
     total = len(text)
     start = min(max(0, offset), total)
     end = _page_end(text, start, min(max(1, limit), PAGE_CHARS))
     return Expanded(
-        "page", reference, text[start:end], start, total, end if end < total else None, _shown(reference, text, start, end)
+        "page",
+        reference,
+        text[start:end],
+        start,
+        total,
+        end if end < total else None,
+        _shown(reference, text, start, end),
     )
 
 
@@ -121,9 +143,7 @@ def _shown(reference: str, text: str, start: int, end: int) -> str:
     return f"{text[start:end]}{NOTE_OPEN}{reference}: {where}]"
 
 
-def _answer(
-    status: Literal["unknown", "expired", "unreadable", "failed"], reference: str, why: str
-) -> Expanded:
+def _answer(status: Literal["unknown", "expired", "unreadable", "failed"], reference: str, why: str) -> Expanded:
     """An answer without a page; of an id that is none of ours only what is harmless is repeated."""
     name = "".join(sign for sign in reference[:LONGEST_ID] if sign.isascii() and sign.isprintable())
     return Expanded(status, reference, "", 0, 0, None, f"[jev-engine: {name!r}: {why}]")

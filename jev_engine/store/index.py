@@ -15,7 +15,10 @@ from jev_engine.store.blobs import body_of
 
 __all__ = ["NO_FTS5", "add", "has_fts5", "has_terms", "line_of", "make", "remove", "search"]
 
-NO_FTS5 = "this store has no index, because the SQLite of this Python or of the one that made it lacks FTS5: the words themselves were looked for"
+NO_FTS5 = (
+    "this store has no index, because the SQLite of this Python or of the one that made it lacks FTS5: the words "
+    "themselves were looked for"
+)
 COMMON_DOCS = 500
 """Originals of a session from which on a term tells nothing: it is left out while others tell more."""
 PLAIN_ORIGINALS = 2_000
@@ -39,9 +42,7 @@ def make(db: sqlite3.Connection) -> None:
 
 
 def _is_there(db: sqlite3.Connection) -> bool:
-    return (
-        has_fts5(db) and db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'terms'").fetchone() is not None
-    )
+    return has_fts5(db) and db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'terms'").fetchone() is not None
 
 
 def has_terms(query: str) -> bool:

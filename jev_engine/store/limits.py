@@ -64,7 +64,10 @@ def used_bytes(db: sqlite3.Connection) -> int:
 
 def room_for(db: sqlite3.Connection, limits: Limits, count: int, size: int) -> bool:
     """Whether so many originals of so many bytes fit without making room."""
-    (kept,) = db.execute("SELECT count(*) FROM originals").fetchone()
+    # Numbers grow by one, so the highest bounds the count; counting itself walks through all of them.
+    (kept,) = db.execute("SELECT coalesce(max(number), 0) FROM originals").fetchone()
+    if kept + count > limits.max_originals:
+        (kept,) = db.execute("SELECT count(*) FROM originals").fetchone()
     return bool(kept + count <= limits.max_originals and used_bytes(db) + size <= limits.max_total_bytes)
 
 
@@ -92,8 +95,7 @@ def prune(db: sqlite3.Connection, limits: Limits, now: float, *, count: int = 0,
         _make_room(db, target, now, count, size)
     db.execute("DELETE FROM expired WHERE expired_at < ?", (now - TOMBSTONE_DAYS * DAY,))
     _forget_empty(db)
-    counts = _counts(db)
-    return Pruned(*(b - a for b, a in zip(counts_before, counts, strict=True)), before - used_bytes(db))
+    return _gone(db, counts_before, before)
 
 
 def purge(db: sqlite3.Connection, sessions: Iterable[int]) -> Pruned:
@@ -105,8 +107,12 @@ def purge(db: sqlite3.Connection, sessions: Iterable[int]) -> Pruned:
         db.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
         db.execute("DELETE FROM sessions WHERE number = ?", (session,))
     index.tidy(db)
-    counts = _counts(db)
-    return Pruned(*(b - a for b, a in zip(counts_before, counts, strict=True)), before - used_bytes(db))
+    return _gone(db, counts_before, before)
+
+
+def _gone(db: sqlite3.Connection, counts_before: list[int], bytes_before: int) -> Pruned:
+    originals, passes, sessions = (b - a for b, a in zip(counts_before, _counts(db), strict=True))
+    return Pruned(originals, passes, sessions, bytes_before - used_bytes(db))
 
 
 def _counts(db: sqlite3.Connection) -> list[int]:
@@ -143,7 +149,9 @@ def _named(db: sqlite3.Connection) -> set[str]:
     """References that ledgers name; sessions out of use have lost theirs by now."""
     named: set[str] = set()
     for (packed,) in db.execute("SELECT ledger FROM sessions WHERE ledger IS NOT NULL"):
-        named.update(entry[2] for entry in json.loads(zlib.decompress(packed).decode("utf-8", "surrogatepass"))["entries"])
+        named.update(
+            entry[2] for entry in json.loads(zlib.decompress(packed).decode("utf-8", "surrogatepass"))["entries"]
+        )
     return named
 
 

@@ -85,12 +85,13 @@ def prepare(original: Original, limits: Limits) -> Kept | None:
     blob = blobs.blob_of(original.text)
     line = index.line_of(original.text)
     size = len(blob.body) + len(line) // 2 + 300
-    return Kept(original._replace(tool=_shown(original.tool)), blob, line, size)
+    reference, session, key, tool = map(_shown, original[:-1])
+    return Kept(Original(reference, session, key, tool, original.text), blob, line, size)
 
 
 def insert(db: sqlite3.Connection, kept: Sequence[Kept], now: float) -> None:
     """Write originals; those that are there already stay as they are."""
-    sessions = use_sessions(db, {each.original.session for each in kept}, now)
+    sessions = use_sessions(db, dict.fromkeys(each.original.session for each in kept), now)
     added = []
     for each in kept:
         reference, session, key, tool, text = each.original
@@ -158,7 +159,8 @@ def rank(db: sqlite3.Connection, session: str, query: str, limit: int) -> Rankin
     note = "" if found is not None else index.NO_FTS5
     if found is None:
         found = index.plain_search(db, chain, query, limit * SAME_TEXTS)
-    matches, seen = [], set()
+    matches: list[Match] = []
+    seen: set[int] = set()
     for number, score in found:
         row = db.execute("SELECT reference, tool, chars, blob FROM originals WHERE number = ?", (number,)).fetchone()
         if row is not None and row[3] not in seen and len(matches) < limit:
@@ -169,17 +171,18 @@ def rank(db: sqlite3.Connection, session: str, query: str, limit: int) -> Rankin
 
 def export(db: sqlite3.Connection, take: Callable[[dict[str, Any]], None], session: str | None) -> int:
     """Hand out every original that can be read, oldest first."""
-    only = "" if session is None else " WHERE s.number = ?"
+    owner = None if session is None else find_session(db, session)
     rows = db.execute(
         "SELECT o.reference, s.name, o.key, o.tool, o.saved_at, o.blob FROM originals o"
-        f" JOIN sessions s ON s.number = o.session{only} ORDER BY o.number",  # noqa: S608  # a constant
-        () if session is None else (find_session(db, session),),
+        " JOIN sessions s ON s.number = o.session WHERE ? IS NULL OR s.number = ? ORDER BY o.number",
+        (owner, owner),
     )
+    names = ("reference", "session", "key", "tool", "saved_at")
     count = 0
-    for reference, name, key, tool, saved_at, blob in rows:
+    for *facts, blob in rows:
         text = blobs.body_of(db, blob)
         if text is not None:
-            take({"reference": reference, "session": name, "key": key, "tool": tool, "saved_at": saved_at, "text": text})
+            take({**dict(zip(names, facts, strict=True)), "text": text})
             count += 1
     return count
 
@@ -195,7 +198,9 @@ def pack_pass(record: PassRecord, path: Path) -> tuple[bytes, dict[bytes, blobs.
         packed["originals"] = [[row, blobs.pack(value, found)] for row, value in record.originals.items()]
         body = json.dumps(packed, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"store {str(path)!r}: a message is no plain JSON value, or nested too deep: {error}") from None
+        raise StoreError(
+            f"store {str(path)!r}: a message is no plain JSON value, or nested too deep: {error}"
+        ) from None
     return zlib.compress(body, PACKED), found
 
 
@@ -203,13 +208,15 @@ def insert_pass(
     db: sqlite3.Connection, record: PassRecord, packed: tuple[bytes, dict[bytes, blobs.Blob]], now: float
 ) -> None:
     """Write a record and the texts that are not there yet."""
-    session = use_sessions(db, [record.session], now)[record.session]
+    (session,) = use_sessions(db, [record.session], now).values()
     body, texts = packed
     number = db.execute(
         "INSERT INTO passes (session, anchor, rows_out, sketch, record, saved_at) VALUES (?, ?, ?, ?, ?, ?)",
         (session, record.anchor, record.rows_out, record.sketch, body, int(now)),
     ).lastrowid
-    db.executemany("INSERT OR IGNORE INTO pass_blobs VALUES (?, ?)", [(number, blobs.put(db, b)) for b in texts.values()])
+    db.executemany(
+        "INSERT OR IGNORE INTO pass_blobs VALUES (?, ?)", [(number, blobs.put(db, b)) for b in texts.values()]
+    )
 
 
 def find_passes(db: sqlite3.Connection, anchor: str, most_rows: int | None) -> list[PassHead]:
@@ -247,7 +254,7 @@ def read_secret(db: sqlite3.Connection) -> bytes:
 def use_sessions(db: sqlite3.Connection, names: Iterable[str], now: float) -> dict[str, int]:
     """Numbers of sessions, which are in use from now on; new ones are noted."""
     found = {}
-    for name in names:
+    for name in map(_shown, names):
         db.execute("INSERT OR IGNORE INTO sessions (name, used_at) VALUES (?, ?)", (name, int(now)))
         db.execute("UPDATE sessions SET used_at = max(used_at, ?) WHERE name = ?", (int(now), name))
         (found[name],) = db.execute("SELECT number FROM sessions WHERE name = ?", (name,)).fetchone()
@@ -275,6 +282,7 @@ def _chain(db: sqlite3.Connection, name: str) -> list[int]:
 
 def link(db: sqlite3.Connection, new: str, old: str, now: float) -> None:
     """Make `old` the one `new` came from, once; a session that has a parent keeps it."""
+    new, old = _shown(new), _shown(old)
     numbers = use_sessions(db, (new, old), now)
     if new == old or numbers[new] in _chain(db, old):
         return
@@ -288,6 +296,7 @@ def link(db: sqlite3.Connection, new: str, old: str, now: float) -> None:
 
 def save_ledger(db: sqlite3.Connection, session: str, ledger: Mapping[str, Any], now: float) -> None:
     """Join a ledger to the session's."""
+    session = _shown(session)
     use_sessions(db, [session], now)
     try:
         joined = Ledger.from_json(ledger)
@@ -309,22 +318,30 @@ def load_ledger(db: sqlite3.Connection, session: str) -> dict[str, Any] | None:
 
 
 def stats(db: sqlite3.Connection, path: Path, session: str | None) -> Stats:
-    """What is in the file, of all sessions or of one."""
-    only = "used_at > 0" if session is None else "s.number = ?"
-    of = () if session is None else (find_session(db, session),)
+    """What is in the file, of all sessions in it or of one."""
+    owner = None if session is None else find_session(db, session)
     rows = db.execute(
         "SELECT s.name, count(o.number), coalesce(sum(o.chars), 0),"
         " (SELECT count(*) FROM passes WHERE session = s.number), s.used_at"
-        f" FROM sessions s LEFT JOIN originals o ON o.session = s.number WHERE {only}"  # noqa: S608  # a constant
+        " FROM sessions s LEFT JOIN originals o ON o.session = s.number"
+        " WHERE (? IS NULL AND s.used_at > 0) OR s.number = ?"
         " GROUP BY s.number ORDER BY s.used_at DESC, s.number DESC",
-        of,
+        (owner, owner),
     )
     found = [SessionStats(*row) for row in rows]
-    where = "" if session is None else " WHERE session = ?"
-    (expired,) = db.execute(f"SELECT count(*) FROM expired{where}", of).fetchone()  # noqa: S608  # a constant
-    sums = [sum(each[column] for each in found) for column in (1, 2, 3)]  # type: ignore[misc]
-    return Stats(str(path), path.stat().st_size, used_bytes(db), sums[0], sums[1], sums[2], expired, found)
+    (expired,) = db.execute("SELECT count(*) FROM expired WHERE ? IS NULL OR session = ?", (owner, owner)).fetchone()
+    return Stats(
+        str(path),
+        path.stat().st_size,
+        used_bytes(db),
+        sum(each.originals for each in found),
+        sum(each.chars for each in found),
+        sum(each.passes for each in found),
+        expired,
+        found,
+    )
 
 
 def _shown(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    """A name as SQLite takes it: half a character as its escape, so that two names stay two."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 from jev_engine.errors import OriginalNotFound, StoreError
-from jev_engine.recall.ranking import QUERY_TERMS
-from jev_engine.store import Original, PassHead, PassRecord, Ranking, blobs, index, keyed_reference, rows
+from jev_engine.store import Original, PassHead, PassRecord, Ranking, keyed_reference, rows
 from jev_engine.store.database import BUSY_SECONDS, Database, default_path
 from jev_engine.store.limits import Limits, Pruned, is_due, prune, purge, room_for
-from jev_engine.store.rows import Kept, SessionStats, Stats
+from jev_engine.store.rows import Kept, Stats
 
 __all__ = ["Limits", "SqliteStore", "default_path"]
 
@@ -78,7 +77,7 @@ class SqliteStore:
         size = sum(each.size for each in kept)
         if is_due(db, now) or not room_for(db, limits, len(kept), size):
             # In use from now on: making room takes nothing from the sessions that are being saved.
-            rows.use_sessions(db, {each.original.session for each in kept}, now)
+            rows.use_sessions(db, dict.fromkeys(each.original.session for each in kept), now)
             prune(db, limits, now, count=len(kept), size=size)
             if not room_for(db, limits, len(kept), size):
                 raise StoreError(
@@ -148,7 +147,7 @@ class SqliteStore:
         """The originals of a session that fit a query best. Of equal texts the newest counts."""
         if not self._database.exists():
             return Ranking([])
-        return await self._read(lambda db: rows.rank(db, session, query[: QUERY_TERMS * 1_000], limit))
+        return await self._read(lambda db: rows.rank(db, session, query, limit))
 
     async def stats(self, session: str | None = None) -> Stats:
         """What is in it, of all sessions or of one."""
@@ -163,7 +162,9 @@ class SqliteStore:
 
         def work() -> Pruned:
             try:
-                done = self._database.run(lambda db: _stop(prune(db, self.limits, self._clock()), is_dry_run), write=True, free=True)
+                done = self._database.run(
+                    lambda db: _stop(prune(db, self.limits, self._clock()), is_dry_run), write=True, free=True
+                )
             except _DryRun as stopped:
                 return stopped.found
             self._compact()

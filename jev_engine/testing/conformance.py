@@ -4,7 +4,7 @@
 >>> import anyio
 >>> report = anyio.run(check_store, MemoryStore)
 >>> report.ok, str(report).splitlines()[0]
-(True, 'store MemoryStore: 17 passed, 0 failed, 0 skipped')
+(True, 'store MemoryStore: 18 passed, 0 failed, 0 skipped')
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ async def check_store(make_store: Callable[[], OriginalStore]) -> Report:
         ("saves at once do not disturb each other", _store_together),
         ("whole messages come back as they were", _store_messages),
         ("ledgers of a session are joined", _store_ledgers),
+        ("names with half characters are names", _store_half_names),
         ("a fork reads what its origin has, and nobody else does", _store_forks),
         ("search finds the text that fits best, of its own session only", _store_ranks),
         ("search takes any query", _store_odd_queries),
@@ -212,6 +213,18 @@ async def _store_ledgers(store: OriginalStore) -> str | None:
     return None if await store.load_ledger("another session") is None else "another session sees it"
 
 
+async def _store_half_names(store: OriginalStore) -> str | None:
+    for session in ("half \ud83d", "half \ud83c"):
+        mine = _original(store, "\ud83d", session, session)
+        await store.save([mine])
+        await store.save_ledger(session, Ledger.of([_entry("a", "truncate")]).to_json())
+        if (await store.read(mine.reference, session=session)).text != session:
+            return "another text came back"
+        if not await _is_unknown(store, mine.reference, "half ?") or await store.load_ledger("half ?") is not None:
+            return "another session reads it"
+    return None
+
+
 async def _store_forks(store: OriginalStore) -> str | None:
     mine = _original(store, "k", "text of the origin")
     await store.save([mine])
@@ -248,7 +261,19 @@ async def _store_ranks(store: OriginalStore) -> str | None:
 
 async def _store_odd_queries(store: OriginalStore) -> str | None:
     await store.save([_original(store, "k", "some text")])
-    for query in ("", " ", '"', "' OR 1=1 --", "NEAR(a b)", "a AND", "\ud83d", "\0", "text*", "line:text", "x " * 9_000):
+    for query in (
+        "",
+        " ",
+        '"',
+        "' OR 1=1 --",
+        "NEAR(a b)",
+        "a AND",
+        "\ud83d",
+        "\0",
+        "text*",
+        "line:text",
+        "x " * 9_000,
+    ):
         for session in ("s", "another session", "\ud83d"):
             await store.rank(session, query, 3)
     return None

@@ -1,0 +1,110 @@
+"""The files of a trail: the one that is written, those before it, the anchor beside them, and the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jev_engine.audit.chain import Head, Line, parse
+from jev_engine.errors import AuditError
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process at a time, as before there were locks
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = [
+    "anchor_path",
+    "locked",
+    "older_files",
+    "read_anchor",
+    "read_lines",
+    "trail_files",
+    "write_anchor",
+    "write_whole",
+]
+
+NUMBERED = re.compile(r"\.(\d{6,})$")
+NEWEST_BYTES = 1 << 20
+
+
+def anchor_path(path: Path) -> Path:
+    """Beside the trail, unless somebody keeps it elsewhere: count and head of every chain."""
+    return path.with_name(path.name + ".anchor")
+
+
+def older_files(path: Path) -> list[Path]:
+    """Files that were rotated away, oldest first."""
+    found = [
+        (int(match.group(1)), each)
+        for each in path.parent.glob(f"{_escaped(path.name)}.*")
+        if (match := NUMBERED.search(each.name)) and each.name == f"{path.name}{match.group()}"
+    ]
+    return [each for _, each in sorted(found)]
+
+
+def trail_files(path: Path) -> list[Path]:
+    """All files of a trail, oldest first."""
+    return [*older_files(path), *([path] if path.exists() else [])]
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes, Line | None]]:
+    """Number, bytes and content of each line of a file; raises AuditError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                if raw.strip():
+                    yield number, raw, parse(raw) if raw.endswith(b"\n") else None
+    except OSError as error:
+        raise AuditError(f"trail {str(path)!r}: {error.strerror or error}") from error
+
+
+def read_anchor(path: Path) -> dict[str, Head]:
+    """Heads by chain; empty where there is no anchor, AuditError where it is none."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text())
+        return {str(chain): Head(int(count), str(head)) for chain, (count, head) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise AuditError(f"anchor {str(path)!r} cannot be read: {type(error).__name__}") from error
+
+
+def write_anchor(path: Path, heads: Mapping[str, Head]) -> None:
+    """Replace the anchor in one go."""
+    write_whole(path, json.dumps({chain: list(head) for chain, head in heads.items()}).encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file aside and put it in place, mode 0600: whoever reads it finds the old one or the new one."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the trail against other processes. The lock is a file of its own, because the trail's file is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

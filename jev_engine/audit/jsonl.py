@@ -1,0 +1,230 @@
+"""A trail as a file of JSON lines: appended only, chained, rotated, and readable by its owner only.
+
+Several processes may write one trail: each batch is written under a lock, after a look at what the others wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jev_engine.audit.chain import START, Head, seal
+from jev_engine.audit.files import (
+    anchor_path,
+    locked,
+    older_files,
+    read_anchor,
+    read_lines,
+    trail_files,
+    write_anchor,
+    write_whole,
+)
+from jev_engine.audit.keys import default_key_path, read_key
+from jev_engine.errors import AuditError
+from jev_engine.events.batch import Batch
+from jev_engine.events.event import Event
+
+__all__ = ["MAX_BYTES", "MAX_FILES", "UPKEEP", "JsonlSink", "purge_session"]
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Of one file: some 25,000 decisions."""
+MAX_FILES = 8
+"""Files of one trail, the one being written included."""
+UPKEEP = "upkeep"
+"""The chain that says what was taken out of the others."""
+WRITE_BYTES = 1 << 20
+
+
+class JsonlSink:
+    """Appends events to a file.
+
+    `key` keys the digests in events; without it the one in the user's data folder is used, and made if need be.
+    `anchor` is where count and head of each chain are kept, beside the trail unless named: kept elsewhere, it also
+    shows what somebody cut off the end of both. Raises AuditError where the key cannot be read.
+    """
+
+    name = "jsonl"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: bytes | None = None,
+        max_bytes: int = MAX_BYTES,
+        max_files: int = MAX_FILES,
+        anchor: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.key = read_key(default_key_path()) if key is None else key
+        self.max_bytes = max_bytes
+        self.max_files = max(1, max_files)
+        self.anchor = anchor_path(self.path) if anchor is None else Path(anchor)
+        self._lock = threading.Lock()
+        self._heads: dict[str, Head] = {}
+        self._in_file: set[str] = set()
+        self._file = -1
+        self._identity: tuple[int, int] | None = None
+        self._size = 0
+        self._process = 0
+        self._is_anchored = True
+
+    def emit(self, event: Event) -> None:
+        """Write one event; raises AuditError or OSError."""
+        self._write(event.session, [event.model_dump_json(exclude_none=True)])
+
+    def emit_many(self, batch: Batch) -> None:
+        """Write events in their order; raises AuditError or OSError."""
+        self._write(batch.session, batch.lines)
+
+    def flush(self) -> None:
+        """A pass is over: keep count and head of every chain in the anchor."""
+        with self._lock:
+            if not self._is_anchored:
+                with locked(self.path):
+                    self._look()
+                    write_anchor(self.anchor, self._heads)
+                    self._is_anchored = True
+
+    def close(self) -> None:
+        """Keep the anchor, and let go of the file."""
+        self.flush()
+        with self._lock:
+            self._let_go()
+
+    def _write(self, chain: str, events: Sequence[str]) -> None:
+        with self._lock, locked(self.path):
+            self._look()
+            self._is_anchored = False
+            lines: list[str] = []
+            chars = 0
+            for event in events:
+                if lines and (self._size + chars + len(event) > self.max_bytes or chars > WRITE_BYTES):
+                    self._append(lines)
+                    lines, chars = [], 0
+                if self._size + chars + len(event) > self.max_bytes and self._size + chars:
+                    self._rotate()
+                lines.append(self._seal(chain, event))
+                chars += len(lines[-1]) + 1
+            self._append(lines)
+
+    def _seal(self, chain: str, event: str) -> str:
+        head = self._heads.get(chain) or Head(0, START)
+        line, self._heads[chain] = seal(chain, head, event, with_prev=chain not in self._in_file)
+        self._in_file.add(chain)
+        return line
+
+    def _append(self, lines: list[str]) -> None:
+        """Whole lines in one write: no record is ever in two."""
+        if lines:
+            content = "\n".join([*lines, ""]).encode()
+            self._size += len(content)
+            while content:
+                content = content[os.write(self._file, content) :]
+
+    def _look(self) -> None:
+        """Open the file, or catch up with what other processes wrote to it."""
+        if self._file >= 0 and self._process == os.getpid():
+            try:
+                status = self.path.stat()
+            except FileNotFoundError:
+                status = None
+            if status and (status.st_dev, status.st_ino) == self._identity and status.st_size == self._size:
+                return
+        self._let_go()
+        self._process = os.getpid()
+        self._heads = read_anchor(self.anchor)
+        files = trail_files(self.path)
+        # Without an anchor every file is read; with one, the newest two hold what it does not know yet.
+        for file in files if not self._heads else files[-2:]:
+            self._in_file = set()
+            for _, _, line in read_lines(file):
+                if line is not None:
+                    self._in_file.add(line.chain)
+                    known = self._heads.get(line.chain)
+                    if known is None or line.n > known.lines:
+                        self._heads[line.chain] = Head(line.n, line.hash)
+        if not files or files[-1] != self.path:
+            self._in_file = set()
+        self._open()
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        self._file = os.open(self.path, flags, 0o600)
+        status = os.fstat(self._file)
+        self._identity, self._size = (status.st_dev, status.st_ino), status.st_size
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            # A writer died in the middle of a line: it stays, on a line of its own, and spoils no other.
+            self._size += os.write(self._file, b"\n")
+
+    def _let_go(self) -> None:
+        if self._file >= 0 and self._process == os.getpid():
+            os.close(self._file)
+        self._file = -1
+
+    def _rotate(self) -> None:
+        """Put the file aside, begin a new one, and drop the oldest beyond the limit; the new one says what went."""
+        older = older_files(self.path)
+        number = int(older[-1].name.rsplit(".", 1)[1]) + 1 if older else 1
+        self.path.rename(self.path.with_name(f"{self.path.name}.{number:06d}"))
+        self._let_go()
+        self._in_file = set()
+        self._open()
+        older = older_files(self.path)
+        for file in older[: max(0, len(older) + 1 - self.max_files)]:
+            ends = _ends_of([file])
+            self._append([self._seal(UPKEEP, _gone(ends, "size limit"))])
+            file.unlink()
+            for chain, end in ends.items():
+                # What has no line left begins anew, so that the anchor does not grow for ever.
+                if chain != UPKEEP and self._heads.get(chain) == end:
+                    del self._heads[chain]
+        # From here on the newest two files hold all that the anchor does not know.
+        write_anchor(self.anchor, self._heads)
+
+
+def _ends_of(files: Sequence[Path]) -> dict[str, Head]:
+    ends: dict[str, Head] = {}
+    for file in files:
+        for _, _, line in read_lines(file):
+            if line is not None:
+                ends[line.chain] = Head(line.n, line.hash)
+    return ends
+
+
+def _gone(ends: dict[str, Head], reason: str) -> str:
+    """What the upkeep chain says about lines that are no longer there."""
+    gone = {chain: list(head) for chain, head in ends.items()}
+    return json.dumps({"kind": "gone", "at": time.time(), "reason": reason, "until": gone}, separators=(",", ":"))
+
+
+def purge_session(sink: JsonlSink, chain: str) -> int:
+    """Take every line of one session out of all files of a trail; returns how many.
+
+    The upkeep chain keeps the number and hash of the last one, so that what stays can still be proved whole. Raises
+    AuditError where nothing of that session is there.
+    """
+    with sink._lock, locked(sink.path):  # noqa: SLF001  # same file
+        sink._look()  # noqa: SLF001
+        files = trail_files(sink.path)
+        end = _ends_of(files).get(chain)
+        if end is None or chain == UPKEEP:
+            raise AuditError("no line of that session is in this trail")
+        taken = 0
+        for file in files:
+            kept = []
+            for _, raw, line in read_lines(file):
+                if line is not None and line.chain == chain:
+                    taken += 1
+                else:
+                    kept.append(raw if raw.endswith(b"\n") else raw + b"\n")
+            write_whole(file, b"".join(kept))
+        sink._let_go()  # noqa: SLF001
+        sink._open()  # noqa: SLF001
+        sink._in_file.discard(chain)  # noqa: SLF001
+        sink._append([sink._seal(UPKEEP, _gone({chain: end}, "purged"))])  # noqa: SLF001
+        write_anchor(sink.anchor, sink._heads)  # noqa: SLF001
+    return taken
