@@ -15,32 +15,27 @@ from __future__ import annotations
 
 import re
 from array import array
-from itertools import compress
 from typing import Any
 
 __all__ = ["LINE_MIN", "TEXT_CAP", "Facts", "atoms_of", "facts_of", "forget_words", "kept_atoms_of", "lines_of"]
 
 LINE_MIN = 25
-"""Shortest line that counts, in bytes after its prefix is gone [reference/evaluation.md section 3]."""
+"""Shortest line that counts, in bytes after its prefix is gone."""
 LINE_CAP = 200
-"""Bytes of a line that are compared; the label's cap [prototype/hindsight.py]."""
+"""Bytes of a line that are compared; a cap of the label, part of its version."""
 LINE_LETTERS = 10
-"""Letters a line needs, so that rulers and tables of numbers do not count [prototype/hindsight.py]."""
+"""Letters a line needs, so that rulers and tables of numbers do not count."""
 TEXT_CAP = 400_000
-"""Characters of one text that are read; the label's cap [prototype/hindsight.py]."""
+"""Characters of one text that are read; a cap of the label, part of its version."""
 WORD_BYTES = 200
 """Bytes of one word that are looked at."""
 PATTERN_BYTES = 64
-"""Bytes of one word that the slow pattern sees: it is quadratic in hostile words (`.-` x 8,000: 0.64 s uncut)
-[reference/performance.md]."""
+"""Bytes of one word that the slow pattern sees: it is quadratic in hostile words (`.-` x 8,000: 0.64 s
+uncut)."""
 WORDS_KEPT = 1 << 15
 """Words known at once, about 3 MB; without a bound synthetic sessions of invented names take five times their size."""
 WORDS_BETWEEN = 1 << 11
 """Words that may stay known between passes."""
-SHAPES_KEPT = 1 << 13
-"""Shapes of words remembered per process, about 1 MB; 20 real sessions of 8 MB have 12,000."""
-SHAPE_BYTES = 40
-"""Longest word whose shape is remembered."""
 PROSE_CHARS = 400
 """A text with less than one atom per this many characters is prose: its long words are atoms too (code: one per 50)."""
 PROSE_SHARE = 0.5
@@ -81,19 +76,16 @@ _NAME = re.compile(rb"_|[a-z][A-Z]|[A-Z]{2,}[a-z]|[0-9]")
 _DIGIT = re.compile(rb"[0-9]")
 _HEX = b"0123456789abcdef"
 LONG_CHAIN = 60
-"""A dotted chain longer than this was generated [prototype/hindsight.py]."""
+"""A dotted chain longer than this was generated."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 # Bytes of a word: letters, digits, the joints of names and paths, and everything outside ASCII.
 _WORD_TABLE = bytes(c if c >= 0x80 or chr(c).isalnum() or chr(c) in "_$.-#/" else 0x20 for c in range(256))
-_SHAPE_TABLE = bytes(
-    0x80 if c >= 0x80 else ord("0" if chr(c).isdigit() else "a" if chr(c).islower() else "A" if chr(c).isupper() else chr(c))
-    for c in range(256)
-)
 # First bytes of letters from Cyrillic to Arabic (D0-DF), of Indic and Thai (E0, E1), and of kana, Han, Hangul (E3-ED);
 # E2 is left out: arrows, boxes and dashes of program output begin with it.
 _NOT_FOREIGN = bytes(c for c in range(256) if not (0xD0 <= c <= 0xE1 or 0xE3 <= c <= 0xED))
 _HASH_SIGN = ord("#")
+_EDGE_SIGNS = b".-"
 _NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum() or chr(c) in "_$")
 # Line breaks stay: the letters of many lines are counted at once.
 _NOT_LETTERS = bytes(c for c in range(128) if not chr(c).isalpha() and c != 0x0A)
@@ -202,11 +194,14 @@ def _classify(word: bytes) -> Any:
         return word if len(word) == 3 and word[:1] == b"#" and word[1:].isdigit() else None
     if word.isdigit():
         return word[:WORD_BYTES]
-    if word[-1:] in b".-" or word[:1] in b".-":  # the end of a sentence, an option, a list mark
+    if word[-1] in _EDGE_SIGNS or word[0] in _EDGE_SIGNS:  # the end of a sentence, an option, a list mark
         bare = word.strip(b".-")
-        return _classify(bare) if bare else None
+        return None if not bare or (bare.islower() and bare.isalpha()) else _classify(bare)
     if not word.isascii():
         return _classify_foreign(word)
+    if b"/" in word and b"#" not in word:
+        bare = word.rstrip(b"/.")
+        return _atoms_in_path(bare) if b"/" in bare else _classify(bare)
     joints = word.translate(None, _NAME_BYTES)
     if not joints:
         return _atoms_in_name(word[:WORD_BYTES])
@@ -215,9 +210,6 @@ def _classify(word: bytes) -> Any:
             return _atoms_in_dots(word)
         if not joints.strip(b"-") and b"--" not in word and word == word.lower() and b"_" not in word:
             return word if len(word) >= 8 else None
-    if b"/" in joints and b"#" not in joints:
-        bare = word.rstrip(b"/.")
-        return _atoms_in_path(bare) if b"/" in bare else _classify(bare)
     return _several(_atoms_by_pattern(word[:PATTERN_BYTES].decode()))
 
 
@@ -238,54 +230,21 @@ def _several(found: list[str]) -> Any:
     return tuple([each.encode("utf-8", "replace") for each in found])
 
 
-_NOTHING, _ITSELF, _DOUBT = 0, 1, 2
-"""What the shape of a word tells: no atom, an atom as it stands, or look at the word."""
+class _Words(dict[bytes, Any]):
+    """Word to atoms (None, one, or several as a tuple): a word is looked at once, and equal atoms are one object."""
 
-
-class _Shapes(dict[bytes, int]):
-    """Shape of a word to one of the three: each distinct shape is looked at once, and there are far fewer than words.
-
-    The shape of `parseRow_12` is `aaaaaAaa_00`.
-    """
-
-    def __missing__(self, shape: bytes) -> int:
-        if b"/" in shape or len(shape) > SHAPE_BYTES or not shape.isascii():
-            return _DOUBT  # paths have as many shapes as there are paths
-        found = _judge_shape(shape)
-        if len(self) >= SHAPES_KEPT:
-            self.clear()
-        self[shape] = found
+    def __missing__(self, word: bytes) -> Any:
+        found = None
+        if word.isalpha():  # most words are plain: they are settled here, without a further call
+            if not (word.islower() or word[1:].islower()):
+                found = _classify(word)
+        elif len(word) > 3 or word[0] == _HASH_SIGN:
+            found = _classify(word)
+        self[word] = found
         return found
 
 
-def _judge_shape(shape: bytes) -> int:
-    """What holds for every word of this shape; only extensions and hashes depend on which letters there are."""
-    bare = shape.strip(b".-")
-    joints = bare.translate(None, _NAME_BYTES)
-    if b"." in joints:
-        last = bare.rsplit(b".", 1)[-1]
-        if joints.strip(b".") or b"$" in bare or (last.isalpha() and last.islower()):
-            return _DOUBT
-    if bare[:1].isdigit() and bare != bare.upper():
-        return _DOUBT
-    found = _classify(shape)
-    if found is None:
-        return _NOTHING
-    return _ITSELF if found == shape else _DOUBT
-
-
-_SHAPES = _Shapes()
-_WORDS: dict[bytes, Any] = {}
-"""Word to atoms: None, one, or several as a tuple. So a word is looked at once, and equal atoms are one object."""
-
-
-def _learn(new: set[bytes]) -> None:
-    """Put new words among the known ones."""
-    words = list(new)
-    told = list(map(_SHAPES.__getitem__, b" ".join(words).translate(_SHAPE_TABLE).split()))
-    _WORDS.update(dict.fromkeys(words))
-    for word, tells in zip(compress(words, told), filter(None, told), strict=True):
-        _WORDS[word] = word if tells == _ITSELF else _classify(word)
+_WORDS = _Words()
 
 
 def forget_words() -> None:
@@ -296,9 +255,6 @@ def forget_words() -> None:
 
 def _look_up(words: set[bytes]) -> set[bytes]:
     """The atoms of all these words."""
-    new = words.difference(_WORDS)
-    if new:
-        _learn(new)
     found = set(map(_WORDS.__getitem__, words))
     found.discard(None)
     several = [atoms for atoms in found if atoms.__class__ is tuple]
@@ -369,7 +325,7 @@ def facts_of(text: str) -> Facts:
     """Atoms and line hashes of a tool result."""
     raw = _encode(text)
     atoms, is_prose = _atoms_in_bytes(raw)
-    lines = array("q", map(hash, _lines_in_bytes(raw)))
+    lines = array("q", list(map(hash, _lines_in_bytes(raw))))
     is_plain = is_prose or (len(raw) > len(text) and _is_foreign(raw))
     return Facts(tuple(atoms), lines, raw.count(b"\n"), len(text), is_plain=is_plain)
 

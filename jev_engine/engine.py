@@ -18,6 +18,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from jev_engine import events
 from jev_engine.answers import Belief, Evidence
 from jev_engine.audit.delivery import Delivery
 from jev_engine.config import EngineConfig
@@ -33,12 +34,14 @@ from jev_engine.passes import Pass
 from jev_engine.pinning import pin
 from jev_engine.plugins import Plugins, load_plugins
 from jev_engine.rebuild import apply, plan_changes, rebuild, validate
+from jev_engine.recognition import session_of
 from jev_engine.result import CompressionResult
 from jev_engine.sizes import CostCache, measure
 from jev_engine.store import OriginalStore
 from jev_engine.store.memory import MemoryStore
 from jev_engine.store.restore import Restored, restore
 from jev_engine.tokens import TokenCounter
+from jev_engine.trail import Trail
 from jev_engine.transcript import Transcript
 from jev_engine.triggers import is_due
 
@@ -114,7 +117,7 @@ class ContextEngine:
             adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
             transcript = adapter.read(messages)
             await self._look(task, transcript, adapter, session, ledger, current_tokens)
-            task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
+            task.pinned(pin(transcript, self.config, rules=(*self.plugins.pins, task.stays_for_now)))
             verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
             local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages, task))
             probabilities = task.weighed(verdict, local, self.evidence)
@@ -161,7 +164,7 @@ class ContextEngine:
         adapter = self.find_adapter(messages, host)
         transcript = adapter.read(messages)
         await self._look(task, transcript, adapter, session, ledger, None)
-        task.pinned(pin(transcript, self.config, rules=self.plugins.pins))
+        task.pinned(pin(transcript, self.config, rules=(*self.plugins.pins, task.stays_for_now)))
         return task
 
     async def _look(
@@ -197,7 +200,14 @@ class ContextEngine:
 
     async def restore(self, messages: Sequence[Any], *, host: str = "auto") -> Restored:
         """The history with every pass undone that the store has a record of; raises StoreError."""
-        return await restore(messages, self.store, self.find_adapter(messages, host))
+        adapter = self.find_adapter(messages, host)
+        done = await restore(messages, self.store, adapter)
+        if self.sinks:
+            trail = Trail(self.sinks, host=adapter.name, is_pass=False)
+            trail.session = session_of(adapter.read(done.messages))
+            facts = {"messages": len(done.messages), "passes": done.passes, "left": len(done.left)}
+            trail.emit(events.Restored, actor="user", **facts)
+        return done
 
     def find_adapter(self, messages: Sequence[Any], host: str = "auto", *, may_be_read_only: bool = True) -> Adapter:
         """The adapter for a host, or the one that recognises the messages.

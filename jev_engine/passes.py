@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from jev_engine import events
@@ -21,9 +20,10 @@ from jev_engine.host import Adapter, RowChange
 from jev_engine.judges import Judge, JudgeRequest, Verdict
 from jev_engine.judges.paid import PaidAnswers
 from jev_engine.ledger import KeyCache, Ledger, LedgerEntry, assign_keys
-from jev_engine.markers import NOTE_REACH_CHARS, find_reference, shorten
+from jev_engine.markers import shorten
 from jev_engine.pinning import Pins
 from jev_engine.rebuild import Rebuilt
+from jev_engine.recognition import find_markers, find_pages, session_of
 from jev_engine.result import CompressionResult, CompressionStats, Outcome
 from jev_engine.sizes import Sizes
 from jev_engine.store import Original, OriginalStore
@@ -33,18 +33,12 @@ from jev_engine.transcript import ToolCall, Transcript
 from jev_engine.triggers import free_target, is_forced
 from jev_engine.zones import Ruler, Zone, choose_zone, first_row_of, frozen_rows
 
-__all__ = ["Pass", "session_of"]
+__all__ = ["Pass"]
 
+# Calls for which a result that was asked back stays.
+EXPANDED_CALLS = 10
 # Stands in for references where nothing is stored.
 NO_REFERENCE = "jx-" + "0" * 16
-
-
-def session_of(transcript: Transcript) -> str:
-    """A name for a session nobody named: a digest of how it began, so that all its passes get the same one."""
-    digest = blake2b(digest_size=8)
-    for entry in transcript.entries[:3]:
-        digest.update(f"{entry.role}\0{entry.text}\0".encode("utf-8", "surrogatepass"))
-    return f"session-{digest.hexdigest()}"
 
 
 def _take(verdict: Verdict, stats: CompressionStats) -> None:
@@ -83,6 +77,7 @@ class Pass:
         self.transcript = Transcript((), [], [], Counter())
         self.ledger = self._ledger_before = Ledger()
         self.repeated: set[str] = set()
+        self.pages: dict[int, str] = {}
         self.pins = Pins()
         self.decisions: list[Decision] = []
         self.stats = CompressionStats()
@@ -97,34 +92,25 @@ class Pass:
     async def recognise(
         self, transcript: Transcript, ledger: Ledger | None, session: str | None, store: OriginalStore, keys: KeyCache
     ) -> None:
-        """Name the session, give units their keys, and tell our own markers from text that looks like them.
-
-        A marker counts as ours if the ledger or the store knows its reference. Where the store cannot be asked, it
-        counts as ours too: doubt keeps.
-        """
+        """Name the session, find what is our own work in the history, and give units their keys."""
         self.transcript = transcript
         self.session = self.trail.session = session or session_of(transcript)
-        self.ledger = self._ledger_before = Ledger() if ledger is None else ledger
-        # A longer result only quotes a marker: what we leave in place of an original is never so long.
-        longest = self.config.head_chars + self.config.outcome_chars + 2 * NOTE_REACH_CHARS
-        # A quote stands behind the marker it quotes, so the first of several counts.
-        seen = {
-            reference: call
-            for call in reversed(transcript.calls)
-            if call.result and len(call.result) <= longest and (reference := find_reference(call.result)) is not None
-        }
-        if seen:
-            try:
-                known = await store.known(seen)
-            except StoreError as error:
-                self.stats.warnings.append(str(error))
-                known = {reference: (call.key or reference, 0) for reference, call in seen.items()}
-            self.ledger = self.ledger.with_entries(
-                LedgerEntry(key, "truncate", reference, seen[reference].result or "", chars)
-                for reference, (key, chars) in known.items()
-                if key not in self.ledger
-            )
+        self._ledger_before = Ledger() if ledger is None else ledger
+        self.ledger = await find_markers(
+            transcript,
+            self._ledger_before,
+            store,
+            kept_chars=self.config.head_chars + self.config.outcome_chars,
+            warnings=self.stats.warnings,
+        )
         self.repeated = assign_keys(transcript, self.ledger, keys)
+        self.pages = await find_pages(transcript.calls, store)
+        self.stats.look_backs = len(self.pages)
+
+    def stays_for_now(self, call: ToolCall) -> str | None:
+        """A pin rule: what the agent has asked back stays for the next calls."""
+        is_fresh = call.number > len(self.transcript.calls) - EXPANDED_CALLS
+        return "expanded" if is_fresh and call.number in self.pages else None
 
     def measured(self, sizes: Sizes, current_tokens: int | None, adapter: Adapter) -> None:
         """Take in sizes; from here on it is known whether the pass is forced, and to which target."""
@@ -158,7 +144,8 @@ class Pass:
         """Ask the judge about what it has not been paid for yet; a judge that fails leaves units undecided."""
         self._has_judge = judge is not None
         candidates = self.pins.candidates
-        if judge is None and self.config.policy == "threshold" and candidates and self.config.keep_result < 1:
+        by_threshold = self.config.policy == "threshold" and self.config.keep_result < 1
+        if judge is None and by_threshold and candidates:
             self.stats.warnings.append(
                 "thresholds are meant for raw answers of Jev; the local judge is calibrated and seldom reaches them, so "
                 "nearly everything goes: prefer policy 'worth'"
@@ -307,7 +294,8 @@ class Pass:
             if decision.action == "keep":
                 continue
             call = decision.call
-            call.reference = NO_REFERENCE if self.is_dry else store.reference(self.session, call.key)
+            page_of = self.pages.get(call.number)
+            call.reference = page_of or (NO_REFERENCE if self.is_dry else store.reference(self.session, call.key))
             decision.text = decision.text.replace(NO_REFERENCE, call.reference)
             entries.append(
                 LedgerEntry(call.key, decision.action, call.reference, decision.text, len(call.result or ""))
@@ -331,8 +319,9 @@ class Pass:
                 by_key[entry.key].call.result or "",
             )
             for entry in proposed
+            if by_key[entry.key].call.number not in self.pages
         ]
-        saved = await store.save(originals)
+        saved = {*self.pages.values(), *(await store.save(originals) if originals else ())}
         kept = [entry for entry in proposed if entry.reference in saved]
         for entry in proposed:
             if entry.reference not in saved:

@@ -35,6 +35,7 @@ class CompressionStats:
         "judge_model",
         "judge_price",
         "judge_tokens",
+        "look_backs",
         "messages_after",
         "messages_before",
         "missing_tokens",
@@ -81,6 +82,8 @@ class CompressionStats:
         """Tokens behind the first edit, written to the provider's cache once more."""
         self.uses_memory = False
         """The local judge knew this project from earlier sessions, see `jev-engine learn`."""
+        self.look_backs = 0
+        """Results in the history that are originals the agent asked back."""
         self.frozen_rows = 0
         """Rows at the start that this pass left as they were, because a provider has them in its cache."""
         self.is_thawed = False

@@ -88,7 +88,7 @@ class CallInfo:
         self.same = same
         """Equal for two calls that ask for the same thing; a hash, comparable inside one process only."""
         self.call_class = call_class
-        """Its row in the table of how often calls matter [reference/evaluation2.md section 4]."""
+        """Its row in the table of how often calls matter (`judges.local`)."""
         self.partial = partial
         """A part of a file was asked for."""
 

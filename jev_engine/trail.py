@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import to_json
 
 from jev_engine import __version__, events
-from jev_engine.answers import RawAnswer
 from jev_engine.audit.delivery import Delivery
+from jev_engine.audit.digests import Keyed
+from jev_engine.audit.lifecycle import Told
+from jev_engine.audit.telling import columns_of, content_of, kind_of, plain_name, settings_of, told_reason
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision
 from jev_engine.errors import AuditError
 from jev_engine.events.batch import Batch
 from jev_engine.judges import Verdict
 from jev_engine.ledger import Ledger
-from jev_engine.redact import redact
 from jev_engine.result import CompressionStats, Outcome
 from jev_engine.store.expand import expanded_reference
 from jev_engine.transcript import Transcript
@@ -35,51 +33,22 @@ _process_key = os.urandom(32)
 # What one event holds: a line of a trail stays below some 40 kB.
 MOST_PINNED = 2_000
 UNITS_AN_EVENT = 200
-NAME_CHARS = 60
-LONGEST_READ = 2_000
 # So many events wait for the next step of a pass before they are queued.
 MOST_GATHERED = 256
-REASON_CHARS = 160
-# Settings that hold the user's own words: their number or length is told, not they.
-PRIVATE_SETTINGS = ("goal", "protect_tools", "protect_paths", "protect_ids")
-# How the reason of a decision begins, and the guard it stands for.
-GUARDS = (
-    ("no answer", "no answer"),
-    ("frozen", "frozen"),
-    ("too short to shorten", "saves too little"),
-    ("original could not be saved", "store first"),
-    ("pass not worth it", "pass not worth it"),
-    ("pass failed", "pass failed"),
-    ("call not needed, but more than", "removal limit"),
-    ("call not needed, but may not", "no trace"),
-)
-
-
-class _Unknown(NamedTuple):
-    """Stands for the answers of a unit nobody answered for."""
-
-    source: str | None = None
-    p_call: float | None = None
-    p_result: float | None = None
-    raw: RawAnswer | None = None
-
-
-_UNKNOWN = _Unknown()
-_UNSAID = RawAnswer(None, None)
 
 
 class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
     __slots__ = (
-        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_pass", "_sequence", "_session", "_verdict", "_version",
-        "host", "is_pass",
+        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_pass", "_sequence", "_session", "_verdict",
+        "_version", "host", "is_pass",
     )  # fmt: skip
 
     def __init__(self, sinks: Iterable[Any], *, host: str = "", is_pass: bool = True) -> None:
         self._delivery = sinks if isinstance(sinks, Delivery) else Delivery(sinks)
         keys = [key for sink in self._delivery if isinstance(key := getattr(sink, "key", None), bytes)]
-        self._keyed = blake2b(key=keys[0] if keys else _process_key, digest_size=16)
+        self._keyed = Keyed(keys[0] if keys else _process_key)
         self._pass = uuid.uuid4().int
         self._sequence = 0
         self._input = ""
@@ -103,9 +72,7 @@ class Trail:
 
     def digest(self, text: str) -> str:
         """A keyed digest: 16 bytes, in hex. The same text gives another one on another machine."""
-        keyed = self._keyed.copy()
-        keyed.update(text.encode("utf-8", "surrogatepass"))
-        return keyed.hexdigest()
+        return self._keyed.digest(text)
 
     def _shared(self, actor: str) -> dict[str, Any]:
         origin = {"actor": actor, "host": self.host, "engine_version": __version__}
@@ -127,6 +94,13 @@ class Trail:
         if not self.is_pass or len(self._lines) >= MOST_GATHERED:
             self.hand_over()
 
+    def tell(self, told: Told, *, actor: str = "host") -> None:
+        """What a host told: content as digests, names without secrets."""
+        self.session = told.session
+        facts = {name: plain_name(fact) if isinstance(fact, str) else fact for name, fact in told.facts.items()}
+        digests = {name: self.digest(text) for name, text in told.digests.items()}
+        self.emit(told.kind, actor=actor, **facts, **digests)
+
     def hand_over(self) -> None:
         """Give what has gathered to the sinks; they work on it in their own threads."""
         lines, self._lines = self._lines, []
@@ -137,7 +111,7 @@ class Trail:
         """A pass begins; what it is made from is told by one digest, and its settings by what differs from defaults."""
         if not self._delivery:
             return
-        self._input = self.input_digest(transcript)
+        self._input = self._keyed.of_input(transcript)
         self.emit(
             events.PassStarted,
             input_digest=self._input,
@@ -147,11 +121,6 @@ class Trail:
             **facts,
         )
 
-    def input_digest(self, transcript: Transcript) -> str:
-        """Keyed digest of all texts, and of every call with its result (by its key, which is a digest of them)."""
-        texts = [entry.text for entry in transcript.entries]
-        return self.digest("\0".join([*texts, *[call.key for call in transcript.calls]]))
-
     def pinned(self, candidates: int, reasons: Mapping[int, str]) -> None:
         """Which units are not judged, and why."""
         if not self._delivery:
@@ -160,7 +129,7 @@ class Trail:
         for start in range(0, max(1, len(numbers)), MOST_PINNED):
             grouped: dict[str, list[int]] = {}
             for number in numbers[start : start + MOST_PINNED]:
-                grouped.setdefault(_reason(reasons[number]), []).append(number)
+                grouped.setdefault(told_reason(reasons[number]), []).append(number)
             self.emit(events.Pinned, candidates=candidates, reasons=grouped)
 
     def asking(self, name: str, version: str | None, units: int, remembered: int) -> None:
@@ -189,7 +158,7 @@ class Trail:
             requests=verdict.requests,
             input_tokens=verdict.input_tokens,
             price=verdict.price,
-            model=None if verdict.model is None else _plain(verdict.model),
+            model=None if verdict.model is None else plain_name(verdict.model),
             settled=verdict.settled,
         )
         if verdict.failures:
@@ -206,52 +175,10 @@ class Trail:
             id_, sequence = self._next()
             facts = {"kind": "decided", "id": id_, "sequence": sequence, **self._shared("engine"), "rule": rule}
             if config.audit_content:
-                facts["contents"] = {decision.call.number: _content(decision) for decision in some}
+                facts["contents"] = {decision.call.number: content_of(decision) for decision in some}
             # As `Decided` would write it, which a test holds it to: making the model costs three times as much.
-            columns = {name: column for name, column in self._columns(some).items() if any(column)}
+            columns = columns_of(some, self._verdict.windows_of, self._keyed)
             self._lines.append(to_json({**facts, "columns": columns}).decode())
-
-    def _columns(self, decisions: Sequence[Decision]) -> dict[str, list[Any]]:
-        calls = [decision.call for decision in decisions]
-        whys = [_why(decision.reason) for decision in decisions]
-        believed = [decision.probability or _UNKNOWN for decision in decisions]
-        raws = [probability.raw or _UNSAID for probability in believed]
-        windows = self._verdict.windows_of
-        out = [decision.action != "keep" for decision in decisions]
-        return {
-            "number": [call.number for call in calls],
-            "tool": [_plain(call.tool) for call in calls],
-            "action": [decision.action for decision in decisions],
-            "reason": [why[0] for why in whys],
-            "guard": [why[1] for why in whys],
-            "by": [probability.source for probability in believed],
-            "p_call": [probability.p_call for probability in believed],
-            "p_result": [probability.p_result for probability in believed],
-            "raw_call": [raw.p_call for raw in raws],
-            "raw_result": [raw.p_result for raw in raws],
-            # JSON has no infinity; what can free nothing has no price.
-            "price": [None if decision.price == math.inf else decision.price for decision in decisions],
-            "chars": [len(call.result or "") for call in calls],
-            "chars_after": [
-                len(decision.text) if goes else decision.chars_after
-                for decision, goes in zip(decisions, out, strict=True)
-            ],
-            "freed_tokens": [decision.freed_tokens for decision in decisions],
-            "window": [windows.get(call.key) for call in calls] if windows else [],
-            "reference": [call.reference if goes else None for call, goes in zip(calls, out, strict=True)],
-            "text_digest": self._digests(decisions),
-        }
-
-    def _digests(self, decisions: Sequence[Decision]) -> list[str | None]:
-        digests: list[str | None] = []
-        for decision in decisions:
-            if decision.action == "keep":
-                digests.append(None)
-            else:
-                digest = self._keyed.copy()
-                digest.update(decision.text.encode("utf-8", "surrogatepass"))
-                digests.append(digest.hexdigest())
-        return digests
 
     def _rule(self, config: EngineConfig, judge: str | None) -> dict[str, Any]:
         worth = config.policy == "worth"
@@ -295,7 +222,7 @@ class Trail:
                 self.emit(
                     events.Refetched,
                     label=call.label,
-                    tool=_plain(call.tool),
+                    tool=plain_name(call.tool),
                     reference=seen[same],
                     chars=len(call.result),
                 )
@@ -333,17 +260,10 @@ class Trail:
                 tokens_after=stats.tokens_after,
                 messages_after=stats.messages_after,
                 expected_misses=stats.expected_misses,
-                output_digest=self.output_digest(transcript, ledger),
+                output_digest=self._keyed.of_output(self._input, transcript, ledger),
                 ms=stats.ms,
                 warnings=len(stats.warnings),
             )
-
-    def output_digest(self, transcript: Transcript, ledger: Ledger) -> str:
-        """Keyed digest of what the input has become: its own digest, and every replacement in force."""
-        in_force = ledger.by_key
-        entries = [in_force.get(call.key) for call in transcript.calls]
-        texts = ["" if entry is None else entry.text or entry.action for entry in entries]
-        return self.digest("\0".join([self._input, *texts]))
 
     def abandoned(self, reason: str) -> None:
         """A pass was cancelled. Its sinks are not waited for."""
@@ -372,47 +292,3 @@ class Trail:
         self.hand_over()
         await self._delivery.flush()
         return self._delivery.troubles()
-
-
-def settings_of(config: EngineConfig) -> dict[str, Any]:
-    """Settings that differ from the defaults; of the user's own words only how many."""
-    told = config.model_dump(exclude_defaults=True, exclude={"required_sinks", "audit_content"})
-    for name in PRIVATE_SETTINGS:
-        if name in told:
-            told[name] = len(told[name])
-    return told
-
-
-def kind_of(failure: str) -> str:
-    """The name an error's words begin with."""
-    name = failure.partition(":")[0]
-    return name if name.isidentifier() and len(name) < NAME_CHARS else "failure"
-
-
-@lru_cache(maxsize=4_096)
-def _plain(name: str) -> str:
-    """A name from a session without anything but a name: no secret, no control sign, no more than a line of it."""
-    # Cleaned before it is cut: half a secret looks like none.
-    return redact("".join([sign if sign.isprintable() else "_" for sign in name[:LONGEST_READ]]))[:NAME_CHARS]
-
-
-@lru_cache(maxsize=4_096)
-def _reason(reason: str) -> str:
-    """A reason as the user or a plugin may have worded it, without secrets."""
-    return redact("".join([sign if sign.isprintable() else " " for sign in reason[:LONGEST_READ]]))[:REASON_CHARS]
-
-
-@lru_cache(maxsize=4_096)
-def _why(reason: str) -> tuple[str, str | None]:
-    """The reason as it is told, and the guard it stands for."""
-    return _reason(reason), next((guard for start, guard in GUARDS if reason.startswith(start)), None)
-
-
-def _content(decision: Decision) -> dict[str, str]:
-    call = decision.call
-    given = (call.arguments, call.result or "", decision.text)
-    return dict(zip(("arguments", "result", "text"), [_whole(text) for text in given], strict=True))
-
-
-def _whole(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()

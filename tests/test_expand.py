@@ -106,7 +106,8 @@ async def test_unknown_expired_and_unreadable_are_three_plain_answers(tmp_path: 
     assert [each.status for each in answers.values()] == ["unknown", "unknown", "unknown", "expired", "unreadable"]
     assert answers["foreign"].shown.replace(damaged, "") == answers["foreign, expired"].shown.replace(old, "")
     assert len({each.shown.partition(": ")[2].partition(": ")[2] for each in answers.values()}) == 3
-    assert all(each.text == "" and each.shown.startswith("[jev-engine: ") for each in answers.values())
+    assert all(find_reference(each.shown) is None and not is_expansion(each.shown) for each in answers.values())
+    assert all(each.text == "" and each.shown.startswith("[jev-engine expand: ") for each in answers.values())
 
 
 async def test_a_store_that_cannot_be_read_is_an_answer_too(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ WINDOW = 60_000
 
 
 def unit(number: int) -> list[Message]:
-    return [call("read", call_id=f"c{number}", path=f"src/{number}.py"), result(f"{number}\n{TEXT}", call_id=f"c{number}")]
+    return [
+        call("read", call_id=f"c{number}", path=f"src/{number}.py"),
+        result(f"{number}\n{TEXT}", call_id=f"c{number}"),
+    ]
 
 
 def answer(name: str, _question: object, _state: object) -> float:

@@ -93,11 +93,13 @@ async def test_what_the_ledger_of_a_session_in_use_names_is_spared(path: Path, c
     named, unnamed = original(store, "s", "named"), original(store, "s", "unnamed")
     await store.save([named, unnamed])
     await store.save_ledger("s", naming(named))
+    (message,) = await store.save_messages("s", [{"role": "user", "content": "what the host has summarised"}])
     for _ in range(10):
         clock.now += 20 * DAY
         await store.save([original(store, "s", f"at {clock.now}")])
 
     assert await store.read(named.reference, session="s") == named
+    assert "summarised" in (await store.read(message, session="s")).text
     with pytest.raises(OriginalExpired):
         await store.read(unnamed.reference, session="s")
 

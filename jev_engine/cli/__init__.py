@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from jev_engine import __version__
+from jev_engine.cli.audit import audit
 from jev_engine.cli.calibrate import calibrate
 from jev_engine.cli.compress import compress
 from jev_engine.cli.doctor import doctor
@@ -78,5 +79,5 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (compress, inspect, restore, expand, search, store, doctor, evaluate, learn, calibrate):
+for command in (compress, inspect, restore, expand, search, store, audit, doctor, evaluate, learn, calibrate):
     main.add_command(command)

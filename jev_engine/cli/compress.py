@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jev_engine.cli import options
+from jev_engine.cli.audit_open import wire
 from jev_engine.cli.files import Refused, check_target, write_session
 from jev_engine.cli.show import progress, warn
 
@@ -36,6 +37,7 @@ __all__ = ["compress"]
 @click.option("--force", is_flag=True, help="Go on although little would be freed, and aim for the target.")
 @click.option("--dry-run", is_flag=True, help="Write and store nothing, even with -o.")
 @options.store_option
+@click.option("--audit", metavar="FILE", help="Append every decision to this trail; a pass the trail cannot take is not made.")
 @click.option("--all", "show_all", is_flag=True, help="Show every call of a long session.")
 @options.json_option
 @click.pass_context
@@ -63,6 +65,8 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
             raise Refused(f"-o {out}: {read_only} Leave out -o to see what would go.")
         check_target(out, name, opened.store.path)
     is_dry = out is None or given["dry_run"]
+    if given["audit"]:
+        wire(opened.engine, given["audit"])
     with progress(f"Judging {len(opened.file.messages):,} messages"):
         result = opening.wait_for(
             opened.engine.compress(
@@ -94,7 +98,8 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
 
 def _settings(given: dict[str, Any]) -> EngineConfig:
     names = ("profile", "window", "protect", "privacy", "policy", "miss_cost", "keep_result", "keep_call")
-    config = options.make_settings(**{name: given[name] for name in names})
+    required = ("jsonl",) if given["audit"] else None
+    config = options.make_settings(required_sinks=required, **{name: given[name] for name in names})
     for name, policy in (("miss_cost", "worth"), ("keep_result", "threshold"), ("keep_call", "threshold")):
         if given[name] is not None and config.policy != policy:
             warn(f"--{name.replace('_', '-')} has no effect under --policy {config.policy}; it belongs to {policy}")

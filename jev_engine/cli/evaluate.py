@@ -73,7 +73,7 @@ def _parse_cuts(_ctx: click.Context, _parameter: click.Parameter, value: str | N
               help="With --turns: tokens of the system prompt; 20000 unless given.")  # fmt: skip
 @click.option("--joined", is_flag=True, help="With --turns: join contexts across their real compactions.")
 @click.option("--models", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="With --turns: models that never saw a project, made by jev_engine.evaluate.fold_models.")  # fmt: skip
+              help="With --turns: models that never saw a project (jev_engine.evaluate.fold_models).")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="Show every table on the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.pass_context

@@ -38,7 +38,9 @@ def plan_turns(given: dict[str, Any]) -> Plan:
 
     for name, unset in ONLY_CUTS.items():
         if given[name] != unset:
-            raise Refused("--judge, --policy and --cuts are for the replay at cuts; with --turns use --arm and --window")
+            raise Refused(
+                "--judge, --policy and --cuts are for the replay at cuts; with --turns use --arm and --window"
+            )
     try:
         choose_arms(given["arms"])
     except ValueError as error:

@@ -18,8 +18,7 @@ __all__ = ["EXTRA_CALLS", "Bill", "bill_of", "bill_table"]
 Floats = NDArray[np.float64]
 
 EXTRA_CALLS = (1, 5, 10)
-"""Extra model calls that one miss costs: a re-read, a derailed turn, a derailed task [reference/evaluation2.md
-section 2]."""
+"""Extra model calls that one miss costs: a re-read, a derailed turn, a derailed task."""
 SHOWN = (
     "keep last 3", "keep last 10", "keep last 20", "worth 1", "worth 3", "worth 5", "worth 10", "balanced, as shipped",
     "worth 5, constant p", "worth 5, age and size", "all but the last 3 and short results", "reference, asked judge",

@@ -20,13 +20,13 @@ __all__ = [
 ]  # fmt: skip
 
 SEGMENT_RESULTS = 12
-"""Results a segment needs to be looked at [prototype/hindsight.py `segments`]."""
+"""Results a segment needs to be looked at."""
 CUT_RESULTS = 16
-"""Results a segment needs to be cut [prototype/build_dataset.py `process`]."""
+"""Results a segment needs to be cut."""
 FIRST_CUTS = (10, 15, 20, 30)
-"""Results before the first cuts; later cuts follow at +25 %, at least +15 [prototype/build_dataset.py `cutlist`]."""
+"""Results before the first cuts; later cuts follow at +25 %, at least +15."""
 AFTER_CUT = 5
-"""Results that must follow a cut, so that there is a future to look into [prototype/build_dataset.py]."""
+"""Results that must follow a cut, so that there is a future to look into."""
 
 
 class Session:

@@ -21,10 +21,10 @@ Row = list[Cell]
 WEAK_AUC = 0.85
 WEAK_RATIO = (0.67, 1.5)
 """A harness is weak where the judge ranks below this, or its sum of p is off by more than this: the pooled figures on
-unseen projects are .90 and 1.06 [reference/evaluation2.md section 1]."""
+unseen projects are in docs/training-report.md."""
 FULL, HEADS = "all but the last 3 and short results", ("300-character", "2,000-character")
 TARGET_FREED = 0.40
-"""The share freed at which misses are quoted [issue 3: 40 % at no more than 0.6 misses per compaction]."""
+"""The share freed at which misses are quoted: near what keep-last-10 frees."""
 
 
 def findings_table(results: Results) -> Table:

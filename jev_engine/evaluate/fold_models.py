@@ -11,7 +11,6 @@ fits each model without its project, as `train` does, and keeps the trees as num
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -26,7 +25,7 @@ from jev_engine.evaluate.hindsight import LABEL_VERSION
 from jev_engine.evaluate.model import LEAF_STEPS, LINEAR_LIMIT, Blend, Tree, fit_blend
 from jev_engine.judges.features import FEATURES
 
-__all__ = ["FoldModels", "Forest", "default_place", "load_models", "main", "save_models"]
+__all__ = ["FoldModels", "Forest", "default_place", "forest_of", "load_models", "main", "save_models"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -42,7 +41,7 @@ class Forest(NamedTuple):
     column: Ints
     """Column of `FEATURES` a node asks for; -1 for a leaf."""
     limit: Floats
-    """A row with at most this goes to `low`, any other to `high`."""
+    """A row with less than this goes to `low`, any other to `high`."""
     low: Ints
     high: Ints
     value: Floats
@@ -59,7 +58,7 @@ class Forest(NamedTuple):
             column = self.column[place]
             if (column < 0).all():
                 break
-            is_low = features[lines, np.maximum(column, 0)] <= self.limit[place]
+            is_low = features[lines, np.maximum(column, 0)] < self.limit[place]
             place = np.where(column < 0, place, np.where(is_low, self.low[place], self.high[place]))
         total = self.value[place].sum(1)
         for share, bias, *weights in self.linear:
@@ -68,7 +67,7 @@ class Forest(NamedTuple):
 
 
 def forest_of(blend: Blend) -> Forest:
-    """A fitted blend as numbers, rounded as the shipped weights are."""
+    """A fitted blend as numbers; it is rounded as the shipped weights are."""
     shares = np.array(blend.shares()) / sum(blend.shares())
     nodes: list[tuple[int, float, int, int, float]] = []
 
@@ -77,15 +76,13 @@ def forest_of(blend: Blend) -> Forest:
         nodes.append((-1, 0.0, 0, 0, share * tree.value / LEAF_STEPS))
         if tree.low is not None and tree.high is not None:
             low, high = add(tree.low, share), add(tree.high, share)
-            nodes[at] = (tree.column, math.nextafter(tree.limit, -math.inf), low, high, 0.0)
+            nodes[at] = (tree.column, tree.limit, low, high, 0.0)
         return at
 
-    forests = blend.forests
-    roots = [add(tree, float(share)) for share, trees in zip(shares, forests, strict=False) for tree in trees]
+    roots = [add(tree, float(share)) for share, trees in zip(shares, blend.forests, strict=False) for tree in trees]
     column, limit, low, high, value = zip(*nodes, strict=True)
-    linear = [
-        [share, each.bias, *each.weights] for share, each in zip(shares[len(forests) :], blend.linears, strict=True)
-    ]
+    rest = shares[len(blend.forests) :]
+    linear = [[share, each.bias, *each.weights] for share, each in zip(rest, blend.linears, strict=True)]
     return Forest(
         np.array(roots, np.int32),
         np.array(column, np.int32),
@@ -142,7 +139,7 @@ def save_models(models: FoldModels, path: Path) -> None:
         "projects": np.array(list(models.by_project)),
     }
     for number, forest in enumerate(models.by_project.values()):
-        arrays |= {f"{number}/{field}": part for field, part in zip(Forest._fields, forest, strict=True)}
+        arrays |= {f"{number}/{field}": getattr(forest, field) for field in Forest._fields}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("wb") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # the stub takes keywords for options

@@ -23,7 +23,7 @@ from jev_engine.transcript import ToolCall, Transcript
 __all__ = ["Gain", "Recording", "Row", "is_common_in", "label_recording", "learn", "measure"]
 
 JUDGED_AGE = 3
-"""The newest results are pinned everywhere [reference/evaluation.md section 5]."""
+"""The newest results are pinned everywhere."""
 
 Row = tuple[float, bool]
 """The shipped judge's P(needed), and whether it was."""

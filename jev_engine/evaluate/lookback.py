@@ -20,7 +20,7 @@ from jev_engine.transcript import ToolCall
 __all__ = ["AFTER_CALLS", "boundaries_of"]
 
 AFTER_CALLS = 30
-"""Calls after a boundary that are looked at [reference/evaluation.md section 4]."""
+"""Calls after a boundary that are looked at: by then the share is back at that of the control."""
 READS = 10
 """Reads after a boundary that are compared by path [same place]."""
 CONTROL_EVERY = 50

@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 STUB_CHARS = 80
-"""Characters that a removed result still costs: its marker [reference/evaluation.md section 5]."""
+"""Characters that a removed result still costs: its marker."""
 PINNED = 3
-"""The newest results stay in every policy [reference/evaluation.md section 5]."""
+"""The newest results stay in every policy."""
 ECE_BINS = 10
 """Bins of equal mass."""
 

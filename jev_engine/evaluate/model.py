@@ -150,11 +150,12 @@ def _short_limit(threshold: float, values: Floats) -> float:
     below = np.searchsorted(values, threshold, side="right")
     if values[0] >= 0 and np.searchsorted(values, 0.0, side="right") == below:
         return NOT_ZERO
+    limit = threshold
     for digits in range(1, 6):
         limit = float(f"{threshold:.{digits}g}")
         if abs(int(np.searchsorted(values, limit)) - int(below)) <= MOVED_SHARE * len(values):
-            return limit
-    return threshold
+            break
+    return limit
 
 
 def size_weights(features: Floats) -> Floats:

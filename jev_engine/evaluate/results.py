@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 JUDGED_AGE = 3
-"""Judges are measured on results older than this: newer ones are pinned [reference/evaluation.md section 5]."""
+"""Judges are measured on results older than this: newer ones are pinned."""
 AGE_EDGES = (1, 2, 3, 5, 10, 20, 40, 80, 160)
 SIZE_EDGES = (300, 1_500, 4_000, 10_000, 30_000)
-"""Upper edges of the classes of age in calls and of size in characters [reference/evaluation.md section 4]."""
+"""Upper edges of the classes of age in calls and of size in characters."""
 SCORE_TIMES = 100
 """Bootstrap samples for the measures of a judge: each sorts all rows anew, and there are many parts."""
 FEW_NEEDED = 10

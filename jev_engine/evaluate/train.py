@@ -32,7 +32,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 MEMORY_ORDERS = 3
 """Random orders of a project's sessions over which the project memory is averaged."""
 MAX_MODULE_BYTES = 60_000
-"""Largest weights module that ships [issue 3]."""
+"""Largest weights module that ships: it is imported by every process that compacts."""
 
 
 def say(text: str) -> None:

@@ -25,7 +25,7 @@ from jev_engine.transcript import ToolCall, Transcript
 if TYPE_CHECKING:
     from jev_engine.evaluate.fold_models import Forest
 
-__all__ = ["ARMS", "BASE", "SHIPPED", "Arm", "ArmJudge", "FrozenZone", "choose_arms", "parse_arm"]
+__all__ = ["ARMS", "BASE", "NOTHING", "SHIPPED", "Arm", "ArmJudge", "FrozenZone", "choose_arms", "parse_arm"]
 
 Way = Literal["none", "summary", "every", "local", "constant"]
 Thaw = Literal["worth", "never", "always"]

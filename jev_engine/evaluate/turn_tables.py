@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from jev_engine.evaluate.bill import EXTRA_CALLS
 from jev_engine.evaluate.bootstrap import Bootstrap, Measure
 from jev_engine.evaluate.tables import Cell, Table
-from jev_engine.evaluate.turn_arms import ARMS, BASE, NOTHING, SHIPPED
+from jev_engine.evaluate.turn_arms import ARMS, BASE, NOTHING, SHIPPED, parse_arm
 
 __all__ = ["LAST_PASS", "TurnResults", "summarise_turns"]
 
@@ -137,25 +137,32 @@ def _per_hundred(share: Measure) -> Measure:
 
 
 def paired_table(results: TurnResults) -> Table:
-    """Every arm against keep-last-10 with the same minimum gain."""
+    """Every arm against keep-last-10 with the same minimum gain, at the same trigger where that was replayed."""
     rows: list[list[Cell]] = []
-    known = BASE in results.arms
-    for name in [name for name in results.arms if known and name not in (BASE, NOTHING)]:
+    bases = {_trigger(results, name): name for name in results.arms if name == BASE or name.startswith(f"{BASE}, ")}
+    for name in [name for name in results.arms if name != NOTHING and name not in bases.values()]:
+        base = bases.get(_trigger(results, name))
+        if base is None:
+            continue
         rows.append(
             [
                 name,
-                *[results.saving(name, cost, BASE) for cost in EXTRA_CALLS],
-                results.ratio(results.sums(name, "misses"), results.sums(BASE, "misses"), ".2f"),
-                results.ratio(results.sums(name, "breaks"), results.sums(BASE, "breaks"), ".2f"),
+                *[results.saving(name, cost, base) for cost in EXTRA_CALLS],
+                results.ratio(results.sums(name, "misses"), results.sums(base, "misses"), ".2f"),
+                results.ratio(results.sums(name, "breaks"), results.sums(base, "breaks"), ".2f"),
             ]
         )
     about = (
-        f"Paired over the same sessions against `{BASE}`: points of the bill saved beyond it (negative: it saves"
-        " more), and the ratios of misses and of prefix breaks."
+        f"Paired over the same sessions against `{BASE}` at the same trigger: points of the bill saved beyond it"
+        " (negative: it saves more), and the ratios of misses and of prefix breaks."
     )
     columns = ("arm", *[f"points x{cost}" for cost in EXTRA_CALLS], "misses ratio", "breaks ratio")
     key = f"turns-paired-{results.window}"
     return Table(key, _title(results, "Against keep-last-10"), about, columns, rows)
+
+
+def _trigger(results: TurnResults, name: str) -> float:
+    return parse_arm(name).config(results.window).trigger_share
 
 
 def passes_table(results: TurnResults, arm: str) -> Table:
@@ -166,14 +173,16 @@ def passes_table(results: TurnResults, arm: str) -> Table:
         if any(found):
             rows.append([str(number) if number <= LAST_PASS else f"> {LAST_PASS}", *_pass_cells(results, found)])
     about = (
-        f"Passes of `{arm}` that changed something, by their number within a context. Freed: share of the prompt with"
-        " the system prompt. Expected: the engine's sum of P(needed); seen: what hindsight counts against this pass."
-        " Judged: units the pass looked at; new: those no earlier pass had judged, which is what a paid judge is asked."
-        " Reached: at most the target share of the window remains. Break-even: median, in calls."
+        f"Passes of `{arm}` that changed something, by their number within a context. Before: tokens of the prompt."
+        " Freed: share of it, the system prompt included. Expected: misses by the engine's own sum of P(needed); seen:"
+        " misses that hindsight counts against the pass. Judged: units it looked at; new: those no earlier pass had"
+        " judged, which is what a paid judge is asked. Thaw: it opened the frozen zone. Since: calls since the pass"
+        " before. Even: calls until it has paid for the cache it broke, median. Reach: the target share is reached."
+        " Force: the window was full. Hand: the host summarised after it."
     )
     columns = (
-        "pass", "n", "tokens before", "freed %", "misses expected", "misses seen", "judged", "new", "thawed %",
-        "calls since the last", "break-even calls", "target reached %", "forced %", "hand-over %",
+        "pass", "n", "before", "freed %", "expected", "seen", "judged", "new", "thaw %", "since", "even", "reach %",
+        "force %", "hand %",
     )  # fmt: skip
     return Table(f"turns-passes-{results.window}-{arm}", _title(results, f"Pass by pass: {arm}"), about, columns, rows)
 

@@ -20,12 +20,12 @@ __all__ = ["Vocabulary", "count_vocabulary", "hash_token", "load_vocabulary", "s
 HASH_BYTES = 6
 """Bytes per token: with 3,000 entries and a million tokens asked, 1 in 100,000 is taken for common by chance."""
 ATOM_PROJECTS = 3
-"""Projects an atom must be found in to be common [prototype/build_vocab.py]."""
+"""Projects an atom must be found in to be common."""
 LINE_PROJECTS = 2
 """The same for lines."""
 LOCAL_SHARE = 0.5
 """Share of a project's sessions an atom must be found in to be that project's vocabulary; it stands in for the
-system prompt and project notes, which sessions do not record [prototype/build_vocab.py]."""
+system prompt and project notes, which sessions do not record."""
 LOCAL_SESSIONS = 3
 """And at least this many sessions."""
 LOCAL_PROJECT = 10

@@ -20,7 +20,7 @@ Facts = TypeVar("Facts")
 CACHE_CHARS = 30_000_000
 """Characters of text whose facts one generation of the cache may stand for; two generations are kept."""
 ERROR_CHARS = 3_000
-"""Characters of a result in which an error line is looked for [prototype/hindsight.py `index`]."""
+"""Characters of a result in which an error line is looked for: programs that fail say so early."""
 _ERROR_LINE = re.compile(r"\n(?:error|fatal|traceback|panic|exit code [1-9]|fail(?:ed|ure)?\b)")
 _COMMAND_KINDS = frozenset(("git", "test", "build", "shell"))
 _PLAN_TOOLS = frozenset("todowrite update_plan taskcreate exitplanmode todo".split())

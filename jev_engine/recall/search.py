@@ -29,6 +29,8 @@ CHUNK_LINES = 40
 """Lines of a chunk: any one such chunk would hold all needed lines of 77 % of originals [same place]."""
 STEP_LINES = 20
 """Chunks overlap by half, so that no place lies at the edge of every chunk it is in."""
+NOTE_OPEN = "[jev-engine search: "
+"""Not how a marker begins: what is found must not be taken for one."""
 READ_CHARS = 2_000_000
 """Characters of one original that are looked through for its best chunk, a second of work at most."""
 
@@ -94,7 +96,7 @@ async def search(
             offset, end = window_of(text, query)
             hits.append(Hit(match.reference, match.tool, text[offset:end], offset, len(text), match.score))
     except StoreError as error:
-        return Found([], "", f"[jev-engine: the store cannot be searched now: {error}]")
+        return Found([], "", f"{NOTE_OPEN}the store cannot be searched now: {error}]")
     return Found(hits, ranking.note, _shown(hits, ranking.note, expand_tool))
 
 
@@ -126,7 +128,7 @@ def _around(text: str, first: int, last: int, starts: Sequence[int], most: int) 
 
 def _shown(hits: Sequence[Hit], note: str, expand_tool: str | None) -> str:
     if not hits:
-        return f"[jev-engine: nothing that was left out fits this query.{' Note: ' + note + '.' if note else ''}]"
+        return f"{NOTE_OPEN}nothing that was left out fits this query.{' Note: ' + note + '.' if note else ''}]"
     how = f"; call {expand_tool} with this id for the rest" if expand_tool else ""
     parts = []
     for place, hit in enumerate(hits, 1):
@@ -134,5 +136,5 @@ def _shown(hits: Sequence[Hit], note: str, expand_tool: str | None) -> str:
         whole = len(hit.text) == hit.total_chars
         where = "whole" if whole else f"characters {hit.offset:,} to {end:,}{how}"
         head = f"hit {place} of {len(hits)}, original {hit.reference} ({hit.total_chars:,} characters), {where}"
-        parts.append(f"[jev-engine: {head}]\n{hit.text}")
-    return "\n\n".join(parts) + (f"\n\n[jev-engine: {note}]" if note else "")
+        parts.append(f"{NOTE_OPEN}{head}]\n{hit.text}")
+    return "\n\n".join(parts) + (f"\n\n{NOTE_OPEN}{note}]" if note else "")

@@ -135,8 +135,9 @@ class Database:
                     (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
                     most = int(self._most_bytes * (1 + HEADROOM_SHARE)) // page_bytes
                     db.execute(f"PRAGMA max_page_count = {max(1, most)}")
-                # What is taken out is overwritten: a purge leaves nothing to be found in the file.
-                db.execute(f"PRAGMA secure_delete = {'ON' if free else 'OFF'}")
+                # What is taken out is overwritten: a purge leaves nothing to be found in the file. Elsewhere only where
+                # that costs no further writing.
+                db.execute(f"PRAGMA secure_delete = {'ON' if free else 'FAST'}")
             # A transaction that was reported as saved must survive a power cut: markers point to it.
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")

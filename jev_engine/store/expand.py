@@ -29,6 +29,8 @@ Codex shows 10,000 tokens of one; 16,000 characters stay below all of them in an
 worst case is 16,000)."""
 LONGEST_ID = 64
 NOTE_OPEN = "\n[jev-engine expand "
+ANSWER_OPEN = "[jev-engine expand: "
+"""Not how a marker begins: an answer that names an id must not be taken for one."""
 # Behind the page, at its very end: what stands in the page itself may look like anything.
 NOTE = re.compile(r"\n\[jev-engine expand (jx-[0-9a-f]{16}): [^\n\[\]]{1,300}\]\Z")
 NOTE_REACH_CHARS = 400
@@ -146,7 +148,7 @@ def _shown(reference: str, text: str, start: int, end: int) -> str:
 def _answer(status: Literal["unknown", "expired", "unreadable", "failed"], reference: str, why: str) -> Expanded:
     """An answer without a page; of an id that is none of ours only what is harmless is repeated."""
     name = "".join(sign for sign in reference[:LONGEST_ID] if sign.isascii() and sign.isprintable())
-    return Expanded(status, reference, "", 0, 0, None, f"[jev-engine: {name!r}: {why}]")
+    return Expanded(status, reference, "", 0, 0, None, f"{ANSWER_OPEN}{name!r}: {why}]")
 
 
 def is_expansion(text: str) -> bool:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jev_engine.store import index
+from jev_engine.store import MESSAGE_TOOL, index
 
 __all__ = ["Limits", "Pruned", "is_due", "prune", "purge", "room_for", "used_bytes"]
 
@@ -132,8 +132,14 @@ def _make_room(db: sqlite3.Connection, target: Limits, now: float, count: int, s
 def _expire_unnamed(
     db: sqlite3.Connection, before: float, now: float, until: tuple[Limits, int, int] | None = None
 ) -> None:
-    """Expire originals saved before a time that no ledger names, oldest first."""
-    rows = db.execute("SELECT number, reference FROM originals WHERE saved_at < ? ORDER BY saved_at", (before,))
+    """Expire originals saved before a time that no ledger names, oldest first.
+
+    Messages are named by none: what a host has summarised can be had back as long as its session is in use.
+    """
+    rows = db.execute(
+        "SELECT number, reference FROM originals WHERE saved_at < ? AND key NOT LIKE ? ORDER BY saved_at",
+        (before, f"{MESSAGE_TOOL}.%"),
+    )
     old = rows.fetchall()
     if not old:
         return

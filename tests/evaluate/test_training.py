@@ -9,7 +9,13 @@ pytest.importorskip("lightgbm", reason="NOT CHECKED: training needs the train ex
 
 from jev_engine.evaluate.folds import Folds, load_folds, save_folds  # noqa: E402  # behind the skip
 from jev_engine.evaluate.generate import weights_source  # noqa: E402  # behind the skip
-from jev_engine.evaluate.model import fit_blend  # noqa: E402  # behind the skip
+from jev_engine.evaluate.model import (  # noqa: E402  # behind the skip
+    BLEND,
+    LEAF_STEPS,
+    _fit_booster,
+    fit_blend,
+    size_weights,
+)
 from jev_engine.evaluate.vocabulary import (  # noqa: E402  # behind the skip
     Vocabulary,
     hash_token,
@@ -41,13 +47,35 @@ def module_of(blend):
 
 
 def test_the_written_module_says_what_the_model_says(drawn, blend):
-    """Up to the rounding of its numbers."""
+    """Everywhere, and at the limits of its splits too: the blend is rounded as it is written."""
     features, _ = drawn
+    rows = features[:1_000].copy()
+    rows[:500] = np.round(rows[:500])
+    rows[:100] = 0
     log_odds = module_of(blend)
-    written = np.array([log_odds(row) for row in features[:500].tolist()])
-    gap = np.abs(written - blend.log_odds(features[:500]))
+    written = np.array([log_odds(row) for row in rows.tolist()])
 
-    assert np.quantile(gap, 0.98) < 0.05
+    assert np.abs(written - blend.log_odds(rows)).max() < 0.001
+
+
+def test_the_shipped_module_is_what_its_blend_would_be_written_as(root):
+    """Its header names the command, and its trees are sums of whole steps."""
+    source = (root / "jev_engine" / "judges" / "weights.py").read_text(encoding="utf-8")
+
+    assert "python -m jev_engine.evaluate.train" in source
+    assert f"/ {LEAF_STEPS}" in source
+
+
+def test_rounding_moves_the_fitted_boosters_little(drawn):
+    """Whole steps in the leaves and short limits: under 0.02 log-odds for nearly all rows."""
+    features, needed = drawn
+    member = BLEND[0]
+    columns = [FEATURES.index(name) for name in member.columns]
+    weights = size_weights(features)
+    rounded = fit_blend(features, needed, np.ones(len(needed)), 1, [member]).log_odds(features)
+    exact = _fit_booster(features[:, columns], needed, weights, 1, member).predict(features[:, columns], raw_score=True)
+
+    assert np.quantile(np.abs(rounded - exact), 0.9) < 0.02
 
 
 def test_the_model_learns(drawn, blend):

@@ -13,7 +13,8 @@ from recorded_sessions import call, record, recorded, result, source_line, write
 from jev_engine.cli import main
 from jev_engine.engine import ContextEngine
 from jev_engine.evaluate.corpus import Session
-from jev_engine.evaluate.fold_models import FoldModels, Forest, load_models, save_models
+from jev_engine.evaluate.fold_models import FoldModels, Forest, forest_of, load_models, save_models
+from jev_engine.evaluate.model import Blend, Linear, Member, Tree
 from jev_engine.evaluate.runs import Plan, replay_corpus
 from jev_engine.evaluate.turn_arms import ARMS, ArmJudge, FrozenZone, choose_arms, parse_arm
 from jev_engine.evaluate.turn_files import is_corpus, session_from
@@ -218,7 +219,7 @@ def test_fold_models_come_back_as_they_were_saved(tmp_path):
         np.array([1, 0, 0], np.int32), np.array([2, 0, 0], np.int32), np.array([0.0, -1.5, 0.25]), linear,
     )  # fmt: skip
     rows = np.zeros((2, width))
-    rows[:, 0], rows[:, 1] = (4.0, 4.1), (0.25, 1.0)
+    rows[:, 0], rows[:, 1] = (3.9, 4.0), (0.25, 1.0)
     path = tmp_path / "models.npz"
     save_models(FoldModels("c", "h", "columns", {"ours/site": tree}), path)
     known = load_models(path)
@@ -294,3 +295,18 @@ def test_one_unit_serves_prompt_engine_and_bill():
     """Four characters are a token, rounded up for the engine."""
     assert count_tokens("abcde") == 2
     assert CHARS_PER_TOKEN == 4
+
+
+def test_a_blend_as_numbers_says_what_the_blend_says():
+    """Trees of different shape, each with its share, and a logistic."""
+    width = len(FEATURES)
+    leaf = [Tree(-1, 0.0, None, None, float(steps)) for steps in (-300, 40, 125, -7)]
+    deep = Tree(3, 2.5, leaf[0], Tree(1, 0.5, leaf[1], leaf[2], 0.0), 0.0)
+    flat = Tree(0, 7.0, leaf[3], leaf[2], 0.0)
+    weights = np.zeros(width)
+    weights[4] = 0.3
+    members = [Member("a", (), 2, 4, 0.1, 2, by_size=False), Member("b", (), 0, 0, 0.0, 1, by_size=False)]
+    blend = Blend(members, [[deep, flat]], [Linear(-2.0, weights)])
+    rows = np.random.default_rng(0).uniform(0, 10, (50, width))
+
+    assert forest_of(blend).log_odds(rows) == pytest.approx(blend.log_odds(rows))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jev_engine.markers import find_reference
 from jev_engine.recall.ranking import QUERY_TERMS, best, pick_terms
 from jev_engine.recall.search import WINDOW_CHARS, search, search_tool_schema, window_of
 from jev_engine.recall.terms import term_counts, terms_of
@@ -128,6 +129,7 @@ async def test_three_originals_at_most_each_with_its_id_and_where_it_is(store: A
     assert f"original {references[-1]} ({len(long):,} characters), characters " in found.shown
     assert "whole]" in found.shown
     assert "jev_expand" in found.shown
+    assert find_reference((await search(store, "s", "part 4")).shown) is None
 
 
 async def test_what_is_found_belongs_to_the_session(store: Any) -> None:
@@ -161,7 +163,7 @@ async def test_where_nothing_fits_the_answer_says_so(store: Any) -> None:
 
     for found in (empty, await search(store, "s", "nothing_like_it"), await search(store, "s", "")):
         assert found.hits == []
-        assert found.shown == "[jev-engine: nothing that was left out fits this query.]"
+        assert found.shown == "[jev-engine search: nothing that was left out fits this query.]"
 
 
 async def test_a_common_word_of_a_long_session_does_not_hide_the_telling_one(store: Any) -> None:

@@ -1,0 +1,3 @@
+"""Hermes: what its hooks tell. The context engine itself comes with a later version."""
+
+from __future__ import annotations

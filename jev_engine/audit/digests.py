@@ -1,0 +1,51 @@
+"""Digests with a key of this machine: the same text gives the same one here, and nobody can guess it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from jev_engine.ledger import Ledger
+from jev_engine.transcript import Transcript
+
+__all__ = ["Keyed"]
+
+
+class Keyed:
+    """Makes digests of 16 bytes, in hex."""
+
+    __slots__ = ("_start",)
+
+    def __init__(self, key: bytes) -> None:
+        self._start = blake2b(key=key, digest_size=16)
+
+    def digest(self, text: str) -> str:
+        """The digest of a text."""
+        made = self._start.copy()
+        made.update(text.encode("utf-8", "surrogatepass"))
+        return made.hexdigest()
+
+    def digests(self, texts: Sequence[str | None]) -> list[str | None]:
+        """The digest of each text, None for none."""
+        start = self._start
+        digests: list[str | None] = []
+        for text in texts:
+            if text is None:
+                digests.append(None)
+                continue
+            made = start.copy()
+            made.update(text.encode("utf-8", "surrogatepass"))
+            digests.append(made.hexdigest())
+        return digests
+
+    def of_input(self, transcript: Transcript) -> str:
+        """Of all texts, and of every call with its result (by its key, which is a digest of them)."""
+        texts = [entry.text for entry in transcript.entries]
+        return self.digest("\0".join([*texts, *[call.key for call in transcript.calls]]))
+
+    def of_output(self, of_input: str, transcript: Transcript, ledger: Ledger) -> str:
+        """Of what an input has become: its own digest, and every replacement in force."""
+        in_force = ledger.by_key
+        entries = [in_force.get(call.key) for call in transcript.calls]
+        texts = ["" if entry is None else entry.text or entry.action for entry in entries]
+        return self.digest("\0".join([of_input, *texts]))

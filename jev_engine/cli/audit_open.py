@@ -1,0 +1,69 @@
+"""From what stands on the command line to a trail, and from an engine to one that writes a trail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from jev_engine.cli.files import Refused
+
+if TYPE_CHECKING:
+    from jev_engine.audit.records import PassTold, TrailRead
+    from jev_engine.engine import ContextEngine
+
+__all__ = ["Given", "given_trail", "open_trail", "reading", "wire"]
+
+
+class Given(NamedTuple):
+    """What stands after `audit` and before the question."""
+
+    path: Path
+    session: str | None
+
+
+def given_trail(ctx: click.Context) -> Given:
+    """What was given to `audit`."""
+    found = ctx.find_object(Given)
+    if found is None:
+        raise click.UsageError("call this as `jev-engine audit …`")
+    return found
+
+
+def reading(given: Given) -> TrailRead:
+    """The trail, or one session of it; raises Refused, which says what to do."""
+    from jev_engine.audit.digests import Keyed  # noqa: PLC0415
+    from jev_engine.audit.keys import default_key_path, read_key  # noqa: PLC0415
+    from jev_engine.audit.records import read_trail  # noqa: PLC0415
+    from jev_engine.errors import AuditError  # noqa: PLC0415
+
+    try:
+        if given.session is None:
+            return read_trail(given.path)
+        found = read_trail(given.path, given.session)
+        key = read_key(default_key_path(), make=False)
+        if not found.passes and not found.between and key is not None:
+            found = read_trail(given.path, Keyed(key).digest(given.session))
+    except AuditError as error:
+        raise Refused(str(error)) from None
+    return found
+
+
+def open_trail(given: Given, pass_id: str) -> tuple[TrailRead, PassTold]:
+    """The trail and one pass of it; raises Refused."""
+    from jev_engine.errors import AuditError  # noqa: PLC0415
+
+    trail = reading(given)
+    try:
+        return trail, trail.find(pass_id)
+    except AuditError as error:
+        raise Refused(str(error)) from None
+
+
+def wire(engine: ContextEngine, path: str) -> None:
+    """Let an engine write a trail; raises AuditError where the key cannot be read."""
+    from jev_engine.audit.delivery import Delivery  # noqa: PLC0415
+    from jev_engine.audit.jsonl import JsonlSink  # noqa: PLC0415
+
+    engine.sinks = Delivery([*engine.sinks, JsonlSink(path)])
