@@ -88,8 +88,8 @@ def many(events: int) -> None:
         found = verify(path, read_anchor(sink.anchor))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         verdict = "ok" if size <= limit * files and found.is_whole else "FAILED"
-        print(f"{events:,} events in {seconds:.1f} s: {len(trail_files(path))} files, {size / 2**20:.1f} MB of at most"
-              f" {limit * files / 2**20:.0f}, {found.lines:,} lines whole, peak memory {peak:.0f} MB  {verdict}")  # fmt: skip
+        print(f"{events:,} events in {seconds:.1f} s: {len(trail_files(path))} files of {limit * files / 2**20:.0f} MB")
+        print(f"  {size / 2**20:.1f} MB, {found.lines:,} lines whole, peak memory {peak:.0f} MB  {verdict}")
 
 
 def main() -> None:

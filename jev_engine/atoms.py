@@ -34,8 +34,10 @@ PATTERN_BYTES = 64
 uncut)."""
 WORDS_KEPT = 1 << 15
 """Words known at once, about 3 MB; without a bound synthetic sessions of invented names take five times their size."""
-WORDS_BETWEEN = 1 << 11
+WORDS_BETWEEN = 1 << 13
 """Words that may stay known between passes."""
+PIECE_BYTES = 1 << 14
+"""Of a long text so much is taken apart at once."""
 PROSE_CHARS = 400
 """A text with less than one atom per this many characters is prose: its long words are atoms too (code: one per 50)."""
 PROSE_SHARE = 0.5
@@ -210,6 +212,13 @@ def _classify(word: bytes) -> Any:
             return _atoms_in_dots(word)
         if not joints.strip(b"-") and b"--" not in word and word == word.lower() and b"_" not in word:
             return word if len(word) >= 8 else None
+        if joints == b"." and word[:1].isdigit() and len(word) <= PATTERN_BYTES:
+            before, _, after = word.removesuffix(b"Z").partition(b".")
+            if before.isdigit() and after.isdigit():  # a decimal number, or the seconds of a point in time
+                parts = (before,) if word.endswith(b"Z") else (before, after)
+                return _several([part.decode() for part in parts if len(part) >= 4])
+        if word.istitle() and joints.strip(b"-") == b"" and word.replace(b"-", b"").isalpha():
+            return None  # Title-Case
     return _several(_atoms_by_pattern(word[:PATTERN_BYTES].decode()))
 
 
@@ -274,9 +283,24 @@ def _encode(text: str) -> bytes:
     return cut.encode("utf-8", "surrogatepass").replace(b"\xe2\x86\x92", b"   ")
 
 
+def _words_in(raw: bytes) -> set[bytes]:
+    """The distinct words; piece by piece, because the list of all words of a long text is ten times the text."""
+    spaced = raw.translate(_WORD_TABLE)
+    if len(spaced) <= PIECE_BYTES:
+        return set(spaced.split())
+    words: set[bytes] = set()
+    start = 0
+    while start < len(spaced):
+        end = spaced.find(b" ", start + PIECE_BYTES)
+        end = len(spaced) if end < 0 else end
+        words.update(spaced[start:end].split())
+        start = end
+    return words
+
+
 def _atoms_in_bytes(raw: bytes) -> tuple[set[bytes], bool]:
     """The atoms, and whether the text is prose or has none at all."""
-    words = set(raw.translate(_WORD_TABLE).split())
+    words = _words_in(raw)
     found = _look_up(words)
     if len(found) * PROSE_CHARS >= len(raw):
         return found, not found

@@ -87,8 +87,8 @@ class EngineConfig(BaseModel):
     window_tokens: Annotated[int, Field(strict=True, ge=1_000)] = 200_000
     """Context window of the agent's model, in tokens."""
 
-    trigger_share: Share = 0.60
-    """`should_compress` says yes from this share of the window on."""
+    trigger_share: Share = 0.50
+    """`should_compress` says yes from this share of the window on; chosen by replay, see docs/evidence-long."""
 
     target_share: Share = 0.30
     """Share of the window that a forced pass tries to reach."""

@@ -45,23 +45,28 @@ def settle(
     stats: CompressionStats,
     config: EngineConfig,
     *,
+    worth: float,
     is_forced: bool,
     target_free_tokens: int | None,
 ) -> tuple[Outcome, str]:
-    """Outcome and reason of a pass; a pass that is not worth it keeps everything."""
+    """Outcome and reason of a pass; a pass that is not worth it keeps everything.
+
+    `worth` is what the decisions gain less what they lose and write anew, see `zones.worth_of`.
+    """
     share = stats.freed_tokens / max(1, stats.tokens_before)
-    # Under `worth` the horizon says how many calls are still expected: what does not pay within it stays.
-    pays_late = config.policy == "worth" and (stats.break_even_calls or 0.0) > config.horizon_calls
+    missing = (target_free_tokens or 0) - stats.freed_tokens
     if all(decision.action == "keep" for decision in decisions):
+        if is_forced and missing > 0:
+            stats.missing_tokens = missing
+            return "over_capacity", f"nothing is left that may go, {missing:,} tokens above the target remain"
         best = f"; at most {stats.best_gain_tokens:,} tokens could go" if stats.best_gain_tokens else ""
         return "nothing_to_prune", f"nothing to take out{best}"
     if not is_forced and share < config.min_freed_share:
         return _take_back(decisions, f"frees {share:.0%} of the tokens, the bar is {config.min_freed_share:.0%} "
                           "(min_freed_share)")  # fmt: skip
-    if not is_forced and pays_late:
-        return _take_back(decisions, f"pays off after {stats.break_even_calls:.0f} calls, expected are "
-                          f"{config.horizon_calls:.0f} (horizon_calls)")  # fmt: skip
-    missing = (target_free_tokens or 0) - stats.freed_tokens
+    if not is_forced and config.policy == "worth" and worth <= 0:
+        return _take_back(decisions, f"pays off after {stats.break_even_calls or 0:.0f} calls and may be missed: that "
+                          f"is more than {config.horizon_calls:.0f} calls bring in (horizon_calls)")  # fmt: skip
     if missing > 0:
         stats.missing_tokens = missing
         return "over_capacity", f"everything that may go is out, {missing:,} tokens above the target remain"

@@ -31,6 +31,11 @@ def register_judges(register: Callable[[str, Callable[[], Any]], None]) -> None:
 
 
 @hookspec
+def register_askers(register: Callable[[str, Callable[[], Any]], None]) -> None:
+    """Register askers, which `judges.asked.AskedJudge` makes a judge of: `register(name, factory)`."""
+
+
+@hookspec
 def register_stores(register: Callable[[str, Callable[[], Any]], None]) -> None:
     """Register stores: `register(name, factory)`, see `jev_engine.store.OriginalStore`."""
 

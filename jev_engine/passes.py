@@ -31,7 +31,7 @@ from jev_engine.store.restore import record_pass
 from jev_engine.trail import Trail
 from jev_engine.transcript import ToolCall, Transcript
 from jev_engine.triggers import free_target, is_forced
-from jev_engine.zones import Ruler, Zone, choose_zone, first_row_of, frozen_rows
+from jev_engine.zones import Ruler, Zone, choose_zone, first_row_of, frozen_rows, worth_of
 
 __all__ = ["Pass"]
 
@@ -238,10 +238,12 @@ class Pass:
             decision.freed_tokens = max(0, gone)
         self._stay_in_zone()
         self._count()
+        going = [d for d in decisions if d.action != "keep"]
         self.outcome, self.reason = settle(
             decisions,
             self.stats,
             self.config,
+            worth=worth_of(going, self.ruler, self.config, cache_is_cold=self.cache_is_cold),
             is_forced=self.is_forced,
             target_free_tokens=self.target_free_tokens,
         )

@@ -40,6 +40,7 @@ class Plugins:
         self._manager.add_hookspecs(hookspecs)
         self._adapters: dict[str, Adapter] = {}
         self.judges: dict[str, Callable[[], Any]] = {}
+        self.askers: dict[str, Callable[[], Any]] = {}
         self.stores: dict[str, Callable[[], Any]] = {}
         self.sinks: list[Any] = []
         self.pins: list[PinRule] = []
@@ -54,6 +55,7 @@ class Plugins:
             for hook, register in (
                 ("register_adapters", self._add_adapter),
                 ("register_judges", self.judges.__setitem__),
+                ("register_askers", self.askers.__setitem__),
                 ("register_stores", self.stores.__setitem__),
                 ("register_event_sinks", self.sinks.append),
                 ("register_pins", self.pins.append),

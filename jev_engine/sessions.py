@@ -115,7 +115,9 @@ class Session:
             self.ledger = ledger.merge(done.ledger)
             if len(done.ledger):
                 await self._keep(self.ledger, done)
-        self.trigger.ended(done.outcome, tokens_after=done.stats.tokens_after, now=time.monotonic())
+        # What the host counts holds more than the history: its system prompt, its tools.
+        after = done.stats.tokens_after if tokens is None else tokens - done.stats.freed_tokens
+        self.trigger.ended(done.outcome, tokens_after=after, now=time.monotonic())
         return done
 
     async def _known(self) -> Ledger:

@@ -4,10 +4,10 @@
 repeated before the context has grown, and what did not help is tried less and less often, but never given up.
 
 >>> trigger = Trigger(EngineConfig(window_tokens=100_000))
->>> trigger.report(59_000); trigger.due().is_due
+>>> trigger.report(49_000); trigger.due().is_due
 False
->>> trigger.report(61_000); trigger.due().reason
-'61,000 of 100,000 tokens are in use, a pass is due from 60,000'
+>>> trigger.report(51_000); trigger.due().reason
+'51,000 of 100,000 tokens are in use, a pass is due from 50,000'
 >>> trigger.ended("committed", tokens_after=40_000)
 >>> trigger.due(estimated_tokens=90_000).reason
 'a pass has just been made and the host has not reported usage since'

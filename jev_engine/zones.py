@@ -87,7 +87,9 @@ def first_row_of(decision: Decision) -> int:
     return min(call.row, call.result_row) if decision.action == "remove" else call.result_row
 
 
-def worth_of(taken: Sequence[Decision], ruler: Ruler, config: EngineConfig) -> float:
+def worth_of(
+    taken: Sequence[Decision], ruler: Ruler, config: EngineConfig, *, cache_is_cold: bool = False
+) -> float:
     """Gains less losses less the cache written anew, in prices of a fresh input token."""
     if not taken:
         return 0.0
@@ -99,5 +101,7 @@ def worth_of(taken: Sequence[Decision], ruler: Ruler, config: EngineConfig) -> f
         loss, gain = stakes_of(p_result, decision.call.tokens, decision.freed_tokens, config)
         # Threshold policies have decided without a price: for them only what is freed counts.
         worth += gain - loss if config.policy == "worth" else gain
+    if cache_is_cold:
+        return worth
     suffix = ruler.behind(min(first_row_of(d) for d in taken)) - freed
     return worth - (config.write_price - config.read_price) * max(0, suffix)

@@ -14,8 +14,8 @@ WINDOW = 100_000
 
 
 def trigger(**options) -> Trigger:
-    """A trigger on a window of 100,000 tokens."""
-    return Trigger(make_config(window_tokens=WINDOW, **options))
+    """A trigger at 60 % of a window of 100,000 tokens."""
+    return Trigger(make_config(**{"window_tokens": WINDOW, "trigger_share": 0.6, **options}))
 
 
 def test_the_output_reserve_counts():

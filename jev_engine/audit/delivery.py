@@ -22,6 +22,7 @@ from typing import Any
 from anyio import to_thread
 
 from jev_engine.events.batch import Batch
+from jev_engine.events.event import Event
 
 __all__ = ["FLUSH_SECONDS", "MOST_WAITING", "REQUIRED_SECONDS", "Delivery", "Lane"]
 
@@ -125,7 +126,9 @@ class Lane:
         elif hasattr(sink, "emit_many"):
             self._call(partial(sink.emit_many, batch))
         else:
-            for event in batch.events:
+            made: list[Event] = []
+            self._call(lambda: made.extend(batch.events))
+            for event in made:
                 self._call(partial(sink.emit, event))
 
     def _call(self, work: Any) -> None:

@@ -12,11 +12,12 @@ from hashlib import sha256
 from importlib import resources
 from typing import Any
 
-from jev_engine.audit.explain import ACTIONS
 from jev_engine.audit.records import PassTold, TrailRead
 from jev_engine.audit.stats import regrets, stats_of
 
 __all__ = ["page_of"]
+
+WORDS = {"keep": "kept", "truncate": "shortened", "remove": "removed"}
 
 # What could end the element that holds the data, or a line of the script, is written as its escape.
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -67,7 +68,7 @@ def _data(trail: TrailRead) -> dict[str, Any]:
         for unit in told.units.values()
     ]
     return {
-        "words": ACTIONS,
+        "words": WORDS,
         "facts": _facts(stats_of(trail)),
         "passes": [_pass(told) for told in passes],
         "units": units,

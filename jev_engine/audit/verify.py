@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from codecs import getincrementaldecoder
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +15,11 @@ from jev_engine.audit.jsonl import UPKEEP
 from jev_engine.errors import AuditError
 
 __all__ = ["Fault", "Verified", "verify"]
+
+
+# What may be left of a word, a number or an escape that was cut.
+PIECE = re.compile(r"|t|tr|tru|f|fa|fal|fals|n|nu|nul|-|[.eE][-+]?|\\?u[0-9a-f]{0,3}")
+START_OF_LINE = b'{"chain":"'
 
 
 class Fault(NamedTuple):
@@ -117,7 +124,17 @@ def _against(anchor: Mapping[str, Head], look: _Look, file: str) -> list[Fault]:
 
 
 def _is_torn(raw: bytes) -> bool:
-    """A line whose writer died: the start of one, without its end."""
-    start = b'{"chain":"'
+    """A line whose writer died: the start of one, JSON as far as it goes, without the end of one."""
     text = raw.rstrip(b"\n")
-    return (text.startswith(start) or start.startswith(text)) and not text.endswith(b"}}")
+    if not (text.startswith(START_OF_LINE) or START_OF_LINE.startswith(text)) or text.endswith(b"}}"):
+        return False
+    try:
+        # A character of several bytes may have been cut too.
+        whole = getincrementaldecoder("utf-8")().decode(text)
+        json.loads(whole)
+    except json.JSONDecodeError as error:
+        rest = whole[error.pos :]
+        return error.msg.startswith("Unterminated string") or PIECE.fullmatch(rest) is not None
+    except ValueError:
+        return False
+    return False  # nothing is missing, and still it is no line of ours

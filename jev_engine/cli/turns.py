@@ -77,7 +77,7 @@ def replay_file(path: Path, plan: Plan) -> list[dict[str, Any]]:
 
 def finish(replayed: Sequence[dict[str, Any]], plan: Plan) -> Replayed:
     """Tables and stamp of what was replayed; raises Refused where no context was long enough."""
-    from jev_engine.evaluate.turn_tables import summarise_turns  # noqa: PLC0415
+    from jev_engine.evaluate.turn_tables import FEW_SESSIONS, summarise_turns  # noqa: PLC0415
 
     turns = _turns(plan)
     sessions = [session for session in replayed if session.get("contexts")]
@@ -85,7 +85,10 @@ def finish(replayed: Sequence[dict[str, Any]], plan: Plan) -> Replayed:
         least = min(turns.windows)
         raise Refused(f"{plan.corpus.name}: no context ever calls for a pass in a window of {least:,} tokens "
                       f"({turns.system_tokens:,} of them the system prompt). Try a smaller --window.")  # fmt: skip
-    return Replayed(summarise_turns(sessions, turns.windows, plan.seed), _stamp(sessions, plan))
+    # The bars are for a corpus of real contexts: one session proves nothing, joined ones understate misses.
+    has_bars = len(sessions) >= FEW_SESSIONS and not turns.is_joined
+    tables = summarise_turns(sessions, turns.windows, plan.seed, has_bars=has_bars)
+    return Replayed(tables, _stamp(sessions, plan))
 
 
 def _turns(plan: Plan) -> Turns:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from jev_engine.evaluate.bill import EXTRA_CALLS
 from jev_engine.evaluate.bootstrap import Bootstrap, Measure
 from jev_engine.evaluate.tables import Cell, Table
-from jev_engine.evaluate.turn_arms import ARMS, BASE, NOTHING, SHIPPED, parse_arm
+from jev_engine.evaluate.turn_arms import BASE, NOTHING, SHIPPED, parse_arm
 
-__all__ = ["LAST_PASS", "TurnResults", "summarise_turns"]
+__all__ = ["FEW_SESSIONS", "LAST_PASS", "TurnResults", "summarise_turns"]
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +22,8 @@ LAST_PASS = 20
 """Passes are counted one by one up to this."""
 FEW_SESSIONS = 3
 """Fewer sessions than this have no interval: there is nothing to resample."""
+FEW_ARMS = 5
+"""Of so many arms each has its own table of passes; of more only the default and what it is compared with."""
 MISSES_BAR, SAVING_BAR_1, SAVING_BAR_5 = 0.65, -0.01, 0.02
 """What the default has to hold in a window of 100,000 tokens against keep-last-10 with the same minimum gain: at most
 0.65 of its misses, no more prefix breaks, at most one point of the bill less where a miss costs one extra call and two
@@ -80,16 +82,18 @@ class TurnResults:
         return [[p for c in contexts for p in c["arms"][arm]["passes"][chosen]] for _, contexts in self.sessions]
 
 
-def summarise_turns(sessions: Sequence[dict[str, Any]], windows: Sequence[int], seed: int) -> list[Table]:
-    """All tables of all windows; windows that no context fills are left out."""
+def summarise_turns(
+    sessions: Sequence[dict[str, Any]], windows: Sequence[int], seed: int, *, has_bars: bool = True
+) -> list[Table]:
+    """All tables of all windows; windows that no context fills are left out. Without bars there is no verdict."""
     tables: list[Table] = []
     for window in windows:
         results = TurnResults(sessions, window, seed)
         if not results.sessions:
             continue
-        standard = {arm.name for arm in ARMS}
-        shown = [name for name in results.arms if name in (SHIPPED, BASE) or name not in standard]
-        tables += [bars_table(results), bill_table(results), paired_table(results)]
+        few = len(results.arms) <= FEW_ARMS
+        shown = [name for name in results.arms if name in (SHIPPED, BASE) or (few and name != NOTHING)]
+        tables += [bars_table(results, has_bars=has_bars), bill_table(results), paired_table(results)]
         tables += [passes_table(results, name) for name in shown]
     return [table for table in tables if table.rows]
 
@@ -171,7 +175,8 @@ def passes_table(results: TurnResults, arm: str) -> Table:
     for number in range(1, LAST_PASS + 2):
         found = results.passes(arm, number, None if number <= LAST_PASS else 10_000)
         if any(found):
-            rows.append([str(number) if number <= LAST_PASS else f"> {LAST_PASS}", *_pass_cells(results, found)])
+            cells = _pass_cells(results, found, is_judged=parse_arm(arm).way in ("local", "constant"))
+            rows.append([str(number) if number <= LAST_PASS else f"> {LAST_PASS}", *cells])
     about = (
         f"Passes of `{arm}` that changed something, by their number within a context. Before: tokens of the prompt."
         " Freed: share of it, the system prompt included. Expected: misses by the engine's own sum of P(needed); seen:"
@@ -187,11 +192,13 @@ def passes_table(results: TurnResults, arm: str) -> Table:
     return Table(f"turns-passes-{results.window}-{arm}", _title(results, f"Pass by pass: {arm}"), about, columns, rows)
 
 
-def _pass_cells(results: TurnResults, found: list[list[dict[str, Any]]]) -> list[Cell]:
+def _pass_cells(results: TurnResults, found: list[list[dict[str, Any]]], *, is_judged: bool) -> list[Cell]:
     count = np.array([len(passes) for passes in found], np.float64)
 
     def mean(value: Callable[[dict[str, Any]], float], form: str = "%") -> Measure:
-        return results.ratio(np.array([sum(map(value, passes)) for passes in found], np.float64), count, form)
+        top = np.array([sum(map(value, passes)) for passes in found], np.float64)
+        share = results.ratio(top, count, form)
+        return share if (count > 0).sum() >= FEW_SESSIONS else share._replace(low=None, high=None)
 
     def plain(field: str, form: str = "%") -> Measure:
         return mean(lambda each: each[field], form)._replace(low=None, high=None)
@@ -201,7 +208,7 @@ def _pass_cells(results: TurnResults, found: list[list[dict[str, Any]]]) -> list
         int(count.sum()),
         plain("before", ",.0f"),
         mean(lambda each: (each["before"] - each["after"]) / max(1, each["before"])),
-        plain("expected", ".2f"),
+        plain("expected", ".2f") if is_judged else "",
         mean(lambda each: each["missed"], ".2f"),
         plain("judged", ".0f"),
         plain("fresh", ".0f"),
@@ -214,14 +221,15 @@ def _pass_cells(results: TurnResults, found: list[list[dict[str, Any]]]) -> list
     ]
 
 
-def bars_table(results: TurnResults) -> Table:
+def bars_table(results: TurnResults, *, has_bars: bool = True) -> Table:
     """The default against what it has to hold; in other windows the same figures without a verdict."""
     rows: list[list[Cell]] = []
     if SHIPPED in results.arms and BASE in results.arms:
         misses = results.ratio(results.sums(SHIPPED, "misses"), results.sums(BASE, "misses"), ".2f")
         breaks = results.ratio(results.sums(SHIPPED, "breaks"), results.sums(BASE, "breaks"), ".2f")
         one, five, ten = (results.saving(SHIPPED, cost, BASE) for cost in EXTRA_CALLS)
-        held = results.window == BAR_WINDOW
+        held = has_bars and results.window == BAR_WINDOW
+        failed = Measure(float(sum(results.sums(name, "failed").sum() for name in results.arms)), form=".0f")
         stuck = results.ratio(results.sums(SHIPPED, "over"), results.sums(SHIPPED, "calls"))
         rows = [
             _bar("misses, ratio", misses, f"at most {MISSES_BAR}", misses.value <= MISSES_BAR, held=held),
@@ -230,6 +238,7 @@ def bars_table(results: TurnResults) -> Table:
             _bar("points of the bill, 5 calls", five, "at least 2", five.value >= SAVING_BAR_5, held=held),
             _bar("points of the bill, 10 calls", ten, "", is_met=True, held=False),
             _bar("calls over the window %", stuck, "0", stuck.value == 0, held=held),
+            _bar("failed passes of all arms", failed, "0", failed.value == 0, held=held),
         ]
     about = f"`{SHIPPED}` (the default settings) against `{BASE}`, paired over the same sessions."
     columns = ("what", "found", "bar", "reading")

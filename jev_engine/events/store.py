@@ -34,7 +34,7 @@ class Refetched(Event):
     kind: Literal["refetched"] = "refetched"
     label: str
     tool: str
-    reference: str | None
+    reference: str | None = None
     """The original that is out; None for the control: the unit called again was still in the history."""
     chars: int
 

@@ -42,7 +42,8 @@ class PaidAnswers:
     def known(self, version: str, goal: str, keys: Iterable[str]) -> dict[str, RawAnswer]:
         """The answers there are for these units, by key."""
         found = {key: self._answers.get((version, goal, key)) for key in keys}
-        return {key: answer for key, answer in found.items() if answer is not None}
+        # An answer without the result's half leaves the unit undecided: it is asked about again.
+        return {key: answer for key, answer in found.items() if answer is not None and answer.p_result is not None}
 
     def add(self, version: str, goal: str, answers: Mapping[str, RawAnswer]) -> None:
         """Keep answers; one that differs from an earlier one by no more than scatter counts as the earlier one."""

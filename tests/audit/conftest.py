@@ -1,42 +1,18 @@
-"""A session with everything in it, a trail of it, and lines of a trail to spoil."""
+"""A trail of two passes of two sessions."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
+from audit_trails import messages_of, write_trail
 
-from jev_engine import ContextEngine, make_config
-from jev_engine.audit.jsonl import JsonlSink
-from jev_engine.testing import ScriptedJudge, call, history, result, user
-
-KEY = b"k" * 32
-
-
-def messages_of(units: int = 12) -> list[Any]:
-    """Reads of 4,000 characters, each its own text, a short one and an open end."""
-    rows = [
-        row for n in range(units) for row in (call("read", path=f"src/{n}.py"), result(f"line {n} of a file\n" * 220))
-    ]
-    return history(user("Fix it."), call("ls"), result("a b"), *rows, user("Go on."))
-
-
-def write_trail(path: Path, messages: list[Any] | None = None, **settings: Any) -> Any:
-    """One pass into a trail; gives the pass's result."""
-    sink = JsonlSink(path, key=KEY)
-    judge = ScriptedJudge(lambda call: (0.9, (call.number % 7) / 10))
-    config = make_config(**{"min_freed_share": 0.0, "pin_newest_calls": 1, "required_sinks": ("jsonl",), **settings})
-    engine = ContextEngine(config=config, judge=judge, sinks=[sink])
-    done = anyio.run(lambda: engine.compress(messages or messages_of(), host="openai", force=True))
-    sink.close()
-    return done
+from jev_engine.testing import user
 
 
 @pytest.fixture
 def trail(tmp_path: Path) -> Path:
-    """A trail of two passes of two sessions."""
+    """The file."""
     path = tmp_path / "trail.jsonl"
     for name in ("One.", "Two."):
         messages = messages_of()

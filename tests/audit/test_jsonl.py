@@ -63,7 +63,14 @@ def test_what_is_written_can_be_proved(tmp_path: Path) -> None:
     assert whole(path)
 
 
-@pytest.mark.parametrize("torn", [b'{"a":', b'{"chain":"5e55","n":3,"hash":"00', b'{"chain":"5e55","n":3,"ha\xff'])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"a":',
+        b'{"chain":"5e55","n":3,"hash":"00',
+        '{"chain":"5e55","n":3,"hash":"0","event":{"tool":"ä'.encode()[:-1],
+    ],
+)
 def test_a_torn_tail_costs_no_whole_record(tmp_path: Path, torn: bytes) -> None:
     """A34: a line that was cut off, then two events; every whole record is there, before and after it."""
     path = tmp_path / "t.jsonl"
@@ -87,7 +94,7 @@ def test_a_torn_tail_costs_no_whole_record(tmp_path: Path, torn: bytes) -> None:
 
 
 def test_a_writer_that_is_killed_loses_no_whole_record(tmp_path: Path) -> None:
-    """kill -9 in the middle of writing; what had been written stays, and another process goes on."""
+    """With SIGKILL, in the middle of writing; what had been written stays, and another process goes on."""
     path = tmp_path / "t.jsonl"
     code = (
         "import sys; sys.path.insert(0, sys.argv[2]); from test_jsonl import *\n"

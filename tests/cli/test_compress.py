@@ -143,7 +143,7 @@ def test_a_store_that_does_not_work_ends_with_1_and_leaves_the_session_alone(she
 
     assert done.exit_code == 1
     assert "failed" in done.stdout
-    assert "check the folder's permissions" in " ".join(done.stdout.split())
+    assert "it is no store: name another file" in " ".join(done.stdout.split())
     assert not (shell.folder / "out.json").exists()
 
 

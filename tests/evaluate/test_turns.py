@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from jev_engine.evaluate.turn_tables import TurnResults, summarise_turns
 from jev_engine.evaluate.turns import CHARS_PER_TOKEN, Context, Turns, Walk, count_tokens, replay_turns
 from jev_engine.evaluate.vocabulary import Vocabulary
 from jev_engine.judges.features import FEATURES, FeatureCache
+from jev_engine.markers import find_reference
 from jev_engine.plugins import load_plugins
 from jev_engine_adapters.openai import adapter
 
@@ -129,12 +131,10 @@ def test_what_never_thaws_leaves_everything_before_the_last_edit_as_it_was():
     made, judge = walk(recorded(1, calls=90, quoted=()), "worth 5, never thaw")
 
     assert len(made.passes) > 1
-    first = judge.shown[0]
-    for before, after in zip(judge.shown[1:], judge.shown[2:], strict=False):
-        edited = [row for row, message in enumerate(before) if row >= len(first) or message is not first[row]]
-        changed = [row for row in range(len(before)) if row < len(first) and before[row] is not first[row]]
-        assert edited
-        assert all(after[row] is before[row] for row in range(max(changed, default=-1) + 1))
+    for before, after in pairwise(judge.shown):
+        out = [row for row, message in enumerate(before) if find_reference(message["content"]) is not None]
+        assert all(after[row] is before[row] for row in range(max(out, default=-1) + 1))
+    assert any(find_reference(message["content"]) for message in judge.shown[-1])
 
 
 def test_every_pass_can_be_undone_at_the_end():

@@ -34,7 +34,7 @@ function row(cells) {
   for (const [name, text, kind] of cells) {
     const cell = make("td");
     cell.dataset.name = name;
-    cell.append(make("span", text, kind));
+    cell.append(make("span", text, kind === "number" ? "" : kind));
     if (kind === "number") cell.className = "number";
     line.append(cell);
   }
@@ -67,9 +67,9 @@ function drawUnits(picked) {
     (!picked.action || unit.action === picked.action));
   by("units").replaceChildren(...fits.slice(0, shown.limit).map((unit) => row([
     ["Call", unit.label], ["Tool", unit.tool], ["Action", data.words[unit.action], unit.action],
-    ["P(needed)", unit.p === null ? "" : number(unit.p, 4), "number"], ["Price", number(unit.price, 3), "number"],
+    ["P(needed)", unit.p === null ? "" : unit.p.toFixed(4), "number"], ["Price", unit.price === null ? "" : unit.price.toFixed(3), "number"],
     ["Characters", number(unit.chars), "number"], ["Left", number(unit.after), "number"],
-    ["Looked back", unit.back ? "yes" : "", "number"], ["Reason", unit.reason],
+    ["Looked back", unit.back ? "yes" : "", "number"], ["Reason", unit.reason, "reason"],
   ])));
   const some = Math.min(shown.limit, fits.length);
   by("count").textContent = `${number(fits.length)} decisions` + (some < fits.length ? `, ${number(some)} shown` : "");
@@ -113,4 +113,3 @@ by("regrets").append(...data.regrets.map((each) => row([
 by("more").addEventListener("click", () => { shown.limit += 300; draw(); });
 addEventListener("hashchange", draw);
 draw();
-document.documentElement.dataset.ready = "yes";
