@@ -162,7 +162,7 @@ def run(url: str, seconds: float, *, trusted: Any = None) -> Run:
         problems.append("history not valid")
     if took > seconds * SLACK + 0.3:
         problems.append("deadline missed")
-    if not {"Judged", "PassEnded"} <= set(heard.kinds):
+    if "JudgeAsked" not in heard.kinds or heard.kinds[-1] not in ("Committed", "Discarded", "Abandoned"):
         problems.append("not recorded")
     if KEY in str(done.stats.to_json()):
         problems.append("key shown")

@@ -100,8 +100,12 @@ def write_whole(path: Path, content: bytes) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the trail against other processes. The lock is a file of its own, because the trail's file is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    name = f"{path}.lock"
+    try:
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX)

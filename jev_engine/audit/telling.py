@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from jev_engine.answers import RawAnswer
 from jev_engine.audit.digests import Keyed
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision
@@ -33,51 +32,39 @@ GUARDS = (
 )
 
 
-class _Unknown(NamedTuple):
-    """Stands for the answers of a unit nobody answered for."""
-
-    source: str | None = None
-    p_call: float | None = None
-    p_result: float | None = None
-    raw: RawAnswer | None = None
+# Stand for the answers of a unit nobody answered for, in the order of `Probability` and `RawAnswer`.
+_UNKNOWN = (None, None, None, None)
+_UNSAID = (None, None)
 
 
-_UNKNOWN = _Unknown()
-_UNSAID = RawAnswer(None, None)
-
-
-def columns_of(decisions: Sequence[Decision], windows: Mapping[str, int], keyed: Keyed) -> dict[str, list[Any]]:
+def columns_of(decisions: Sequence[Decision], windows: Mapping[str, int], keyed: Keyed) -> dict[str, Sequence[Any]]:
     """The columns of `Decided`; those in which nothing is known are left out."""
     calls = [decision.call for decision in decisions]
-    whys = [_why(decision.reason) for decision in decisions]
-    believed = [decision.probability or _UNKNOWN for decision in decisions]
-    raws = [probability.raw or _UNSAID for probability in believed]
-    out = [decision.action != "keep" for decision in decisions]
-    columns: dict[str, list[Any]] = {
+    reasons, guards = zip(*[_why(decision.reason) for decision in decisions], strict=True)
+    p_calls, p_results, sources, raws = zip(*[decision.probability or _UNKNOWN for decision in decisions], strict=True)
+    raw_calls, raw_results = zip(*[raw or _UNSAID for raw in raws], strict=True)
+    gone = [decision.action != "keep" for decision in decisions]
+    columns: dict[str, Sequence[Any]] = {
         "number": [call.number for call in calls],
         "tool": [plain_name(call.tool) for call in calls],
         "action": [decision.action for decision in decisions],
-        "reason": [why[0] for why in whys],
-        "guard": [why[1] for why in whys],
-        "by": [probability.source for probability in believed],
-        "p_call": [probability.p_call for probability in believed],
-        "p_result": [probability.p_result for probability in believed],
-        "raw_call": [raw.p_call for raw in raws],
-        "raw_result": [raw.p_result for raw in raws],
+        "reason": reasons,
+        "guard": guards,
+        "by": sources,
+        "p_call": p_calls,
+        "p_result": p_results,
+        "raw_call": raw_calls,
+        "raw_result": raw_results,
         # JSON has no infinity; what can free nothing has no price.
         "price": [None if decision.price == math.inf else decision.price for decision in decisions],
         "chars": [len(call.result or "") for call in calls],
-        "chars_after": [
-            len(decision.text) if goes else decision.chars_after for decision, goes in zip(decisions, out, strict=True)
-        ],
+        "chars_after": [decision.chars_after for decision in decisions],
         "freed_tokens": [decision.freed_tokens for decision in decisions],
-        "window": [windows.get(call.key) for call in calls] if windows else [],
-        "reference": [call.reference if goes else None for call, goes in zip(calls, out, strict=True)],
-        "text_digest": keyed.digests(
-            [decision.text if goes else None for decision, goes in zip(decisions, out, strict=True)]
-        ),
+        "window": [windows.get(call.key) for call in calls] if windows else (),
+        "reference": [call.reference if is_gone else None for call, is_gone in zip(calls, gone, strict=True)],
+        "text_digest": keyed.digests([d.text if is_gone else None for d, is_gone in zip(decisions, gone, strict=True)]),
     }
-    return {name: column for name, column in columns.items() if any(column)}
+    return {name: column for name, column in columns.items() if column.count(None) < len(column)}
 
 
 def settings_of(config: EngineConfig) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jev_engine.cli.files import Refused
+from jev_engine.errors import JevEngineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from jev_engine.evaluate.plots import Plot
     from jev_engine.evaluate.results import Results
-    from jev_engine.evaluate.runs import Plan
+    from jev_engine.evaluate.runs import Outside, Plan
     from jev_engine.evaluate.tables import Cell, Stamp, Table
 
 __all__ = ["evaluate"]
@@ -52,9 +53,15 @@ def _parse_cuts(_ctx: click.Context, _parameter: click.Parameter, value: str | N
 @click.option(
     "--judge",
     default="local",
-    metavar="local|medians|FILE",
-    help="The judge beside the local one: published medians of Jev, or recorded answers (keys key, raw_result).",
+    metavar="local|medians|jev|cascade|URL|FILE",
+    help="The judge beside the local one: published medians of Jev, a judge that is asked at every cut, or recorded "
+    "answers (keys key, raw_result).",
 )
+@click.option("--endpoint", metavar="NAME", help="With --judge jev or cascade: typesafe, openrouter, openai-decisions.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="With --judge jev or cascade: keep what was asked and answered in a cassette.")  # fmt: skip
+@click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="With --judge jev or cascade: answer from a cassette and send nothing.")  # fmt: skip
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Only policies of this name or group.")
 @click.option(
     "--cuts", callback=_parse_cuts, metavar="N|LIST", help="So many cuts per context, or after 10,20,40 results."
@@ -153,7 +160,8 @@ def _plan(given: dict[str, Any]) -> Plan:
     from jev_engine.evaluate.runs import Plan, read_recorded  # noqa: PLC0415
 
     recorded = None
-    if given["judge"] not in ("local", "medians"):
+    outside = _outside(given)
+    if outside is None and given["judge"] not in ("local", "medians"):
         recorded = Path(given["judge"])
         try:
             read_recorded(recorded)
@@ -166,9 +174,33 @@ def _plan(given: dict[str, Any]) -> Plan:
         choose(given["policies"])
     except ValueError as error:
         raise Refused(f"--policy: {error}") from None
+    # One cassette, one writer.
+    jobs = 1 if outside is not None and outside.record is not None else given["jobs"]
     return Plan(
-        given["corpus"], given["policies"], recorded, given["cuts"], given["sessions"], given["seed"], given["jobs"]
-    )
+        given["corpus"], given["policies"], recorded, given["cuts"], given["sessions"], given["seed"], jobs,
+        outside=outside,
+    )  # fmt: skip
+
+
+def _outside(given: dict[str, Any]) -> Outside | None:
+    """The judge that is to be asked; made once here, so that a wrong name, address or key is refused at once."""
+    from jev_engine.evaluate.runs import Outside  # noqa: PLC0415
+    from jev_engine.judges.choose import make_judge  # noqa: PLC0415
+
+    name = given["judge"]
+    if name not in ("jev", "cascade") and "://" not in name:
+        for option in ("endpoint", "record", "replay"):
+            if given[option] is not None:
+                raise click.UsageError(f"--{option} needs --judge jev, cascade or a URL")
+        return None
+    outside = Outside(name, given["endpoint"], given["record"], given["replay"])
+    try:
+        make_judge(name, outside.endpoint, replay=outside.replay)
+    except JevEngineError as error:
+        raise Refused(f"--judge {name}: {error}") from None
+    return outside
+
+
 
 
 def _replay(ctx: click.Context, plan: Plan) -> list[dict[str, Any]]:
@@ -228,7 +260,7 @@ def _stamp(plan: Plan, results: Results, given: dict[str, Any]) -> Stamp:
     from jev_engine.evaluate.tables import Stamp  # noqa: PLC0415
 
     parts = ["jev-engine", "evaluate", plan.corpus.name]
-    if plan.recorded is not None or given["judge"] != "local":
+    if plan.outside is not None or plan.recorded is not None or given["judge"] != "local":
         parts += ["--judge", plan.recorded.name if plan.recorded else given["judge"]]
     for name in plan.policies:
         parts += ["--policy", name]

@@ -17,14 +17,16 @@ from typing import Any, NamedTuple
 
 from jev_engine import hookimpl
 from jev_engine.answers import RawAnswer
+from jev_engine.config import EngineConfig
 from jev_engine.decisions import ANSWER_TOKENS, REFETCH_TOKENS, Decision
 from jev_engine.engine import ContextEngine
+from jev_engine.errors import JudgeError
 from jev_engine.evaluate.corpus import Segment, Session, cuts_of
 from jev_engine.evaluate.hindsight import THETA, Hindsight, look_back, tokens_of
 from jev_engine.evaluate.lookback import boundaries_of
 from jev_engine.evaluate.policies import Policy, View, age_and_size, published_medians
 from jev_engine.evaluate.vocabulary import Vocabulary
-from jev_engine.judges import JudgeRequest, Verdict
+from jev_engine.judges import Judge, JudgeRequest, Verdict
 from jev_engine.judges.features import FEATURES, FeatureCache, FeatureTable, tabulate
 from jev_engine.judges.local import is_unfamiliar, probabilities_of
 from jev_engine.plugins import load_plugins
@@ -127,11 +129,13 @@ def replay_session(
     cuts: int | Sequence[int] | None = None,
     folds: Mapping[tuple[str, int, int], Mapping[int, float]] | None = None,
     recorded: Recorded | None = None,
+    judge: Judge | None = None,
 ) -> dict[str, Any]:
     """All cuts of a session under all policies, as plain JSON values; numbers only, no text of the session.
 
     `folds` are log-odds of a judge that never saw the session's project, by (session, segment, row) and call number;
-    where they have a cut, they stand for the local judge. Deterministic but for `latency`.
+    where they have a cut, they stand for the local judge. `judge` is asked at every cut, in place of `recorded` answers.
+    Deterministic but for `latency`, and for what the judge says.
     """
     is_common = vocabulary.of_project(session.project)
     found: list[dict[str, Any]] = []
@@ -141,7 +145,7 @@ def replay_session(
         if not rows:
             continue
         hindsight = look_back(segment.transcript, is_common)
-        found += asyncio.run(_replay_segment(segment, rows, hindsight, policies, seed, folds or {}, recorded))
+        found += asyncio.run(_replay_segment(segment, rows, hindsight, policies, seed, folds or {}, recorded, judge))
         latency.append(asyncio.run(_latency(segment.messages[: rows[-1]])))
     return {
         "session": session.session_id,
@@ -161,6 +165,7 @@ async def _replay_segment(
     seed: int,
     folds: Mapping[tuple[str, int, int], Mapping[int, float]],
     recorded: Recorded | None,
+    judge: Judge | None,
 ) -> list[dict[str, Any]]:
     """One engine and one cache of features for all cuts of a segment: texts are worked on once."""
     reader = _ReadOnce()
@@ -180,7 +185,10 @@ async def _replay_segment(
         reader.hold(cut.messages)
         first = await _pass(engine, cut, policies[0], published_medians(view))
         keys = {call.number: call.key for call in reader.transcript.calls}
-        view.asked = published_medians(view) if recorded is None else _recorded_answers(recorded, keys)
+        if judge is not None:
+            view.asked = await _ask(engine, cut, judge)
+        else:
+            view.asked = published_medians(view) if recorded is None else _recorded_answers(recorded, keys)
         record = _describe(cut, first, verdicts, is_unseen=fold is not None)
         for policy in policies:
             done = await _pass(engine, cut, policy, policy.answers(view))
@@ -200,6 +208,21 @@ def _local_answers(table: FeatureTable, fold: Mapping[int, float] | None) -> dic
         known = probabilities_of(unit, row[_AGE], log_odds, None, is_unfamiliar=unfamiliar)
         answers[call.number] = RawAnswer(*known)
     return answers
+
+
+async def _ask(engine: ContextEngine, cut: _Cut, judge: Judge) -> dict[int, RawAnswer]:
+    """What a judge answers about the candidates of a cut, by call number; nothing where nobody answers."""
+    engine.config = EngineConfig()
+    seen = await engine.inspect(cut.messages, host=_ReadOnce.name)
+    candidates = seen.pins.candidates
+    if not candidates:
+        return {}
+    try:
+        verdict = await judge.judge(JudgeRequest(seen.transcript, candidates, None, None, seen.pins.rows, engine.config))
+    except JudgeError:
+        return {}
+    numbers = {call.key: call.number for call in candidates}
+    return {numbers[key]: answer for key, answer in verdict.answers.items()}
 
 
 def _recorded_answers(recorded: Recorded, keys: Mapping[int, str]) -> dict[int, RawAnswer]:

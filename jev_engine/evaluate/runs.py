@@ -27,10 +27,13 @@ from jev_engine.evaluate.turn_arms import choose_arms
 from jev_engine.evaluate.turns import Turns, replay_turns
 from jev_engine.evaluate.vocabulary import Vocabulary, count_vocabulary, load_vocabulary, save_vocabulary
 
+from jev_engine.judges import Judge
+from jev_engine.judges.choose import make_judge
+
 if TYPE_CHECKING:
     from jev_engine.evaluate.fold_models import FoldModels
 
-__all__ = ["Plan", "code_version", "read_recorded", "replay_corpus"]
+__all__ = ["Outside", "Plan", "code_version", "read_recorded", "replay_corpus"]
 
 Say = Callable[[int, int], None]
 """Told how many sessions are done, and of how many."""
@@ -45,6 +48,15 @@ _VIEWS = frozenset(
 
 KEEP_RUNS = 6
 """Runs that stay in the cache folder, about 10 MB each for 283 sessions."""
+
+
+class Outside(NamedTuple):
+    """A judge that is asked during the replay, as `judges.choose.make_judge` takes it."""
+
+    judge: str
+    endpoint: str | None = None
+    record: Path | None = None
+    replay: Path | None = None
 
 
 class Plan(NamedTuple):
@@ -62,6 +74,8 @@ class Plan(NamedTuple):
     jobs: int = 1
     turns: Turns | None = None
     """Replay turn by turn instead of at cuts."""
+    outside: Outside | None = None
+    """A judge that is asked at every cut."""
     models: Path | None = None
     """Models that never saw a project, for the turns: see `fold_models`."""
 
@@ -100,7 +114,8 @@ def read_recorded(path: Path) -> Recorded:
 def _folder(plan: Plan, corpus: str, within: Path) -> Path:
     names = [policy.name for policy in choose(plan.policies)]
     recorded = "" if plan.recorded is None else blake2b(plan.recorded.read_bytes(), digest_size=8).hexdigest()
-    key = json.dumps([corpus, LABEL_VERSION, code_version(), names, plan.seed, plan.cuts, recorded])
+    outside = None if plan.outside is None else [str(each) for each in plan.outside]
+    key = json.dumps([corpus, LABEL_VERSION, code_version(), names, plan.seed, plan.cuts, recorded, outside])
     if plan.turns is not None:
         models = "" if plan.models is None else blake2b(plan.models.read_bytes(), digest_size=8).hexdigest()
         key = json.dumps([corpus, LABEL_VERSION, code_version(), plan.turns, models])
@@ -204,6 +219,7 @@ class _Worker(NamedTuple):
     folds: dict[tuple[str, int, int], dict[int, float]]
     recorded: Recorded | None
     models: FoldModels | None
+    judge: Judge | None = None
 
 
 _WORKER: list[_Worker] = []
@@ -218,7 +234,8 @@ def _start_worker(plan: Plan, corpus: str, folder: Path) -> None:
 def _start(plan: Plan, vocabulary: Vocabulary, corpus: str) -> None:
     recorded = None if plan.recorded is None else read_recorded(plan.recorded)
     if plan.turns is None:
-        _WORKER[:] = [_Worker(plan, vocabulary, _folds(corpus), recorded, None)]
+        judge = None if plan.outside is None else _judge_of(plan.outside)
+        _WORKER[:] = [_Worker(plan, vocabulary, _folds(corpus), recorded, None, judge)]
         return
     models = None
     if plan.models is not None:
@@ -226,6 +243,10 @@ def _start(plan: Plan, vocabulary: Vocabulary, corpus: str) -> None:
 
         models = load_models(plan.models)
     _WORKER[:] = [_Worker(plan, vocabulary, {}, None, models)]
+
+
+def _judge_of(outside: Outside) -> Judge | None:
+    return make_judge(outside.judge, outside.endpoint, record=outside.record, replay=outside.replay)
 
 
 @cache
@@ -254,6 +275,7 @@ def _replay_line(line: str, path: Path) -> None:
             cuts=plan.cuts,
             folds=worker.folds,
             recorded=worker.recorded,
+            judge=worker.judge,
         )
     partial = path.with_suffix(f".{os.getpid()}.part")
     partial.write_text(json.dumps(found, separators=(",", ":")), encoding="utf-8")

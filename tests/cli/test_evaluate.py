@@ -12,6 +12,7 @@ from recorded_sessions import record, recorded, write_corpus
 
 from jev_engine.cli import main
 from jev_engine.ledger import Ledger, assign_keys
+from jev_engine.testing.server import FaultServer
 from jev_engine_adapters.openai import adapter
 
 
@@ -149,3 +150,37 @@ def test_without_the_extra_the_remedy_is_named(corpus):
 
     assert done.returncode == 2
     assert "pip install 'jev-engine[evaluate]'" in done.stderr
+
+
+def test_a_judge_at_a_url_is_asked_at_every_cut_and_its_cassette_answers_again(corpus, tmp_path):
+    """What was asked once can be replayed without the server, and gives the same figures."""
+    cassette = tmp_path / "answers.jsonl"
+    with FaultServer() as server:
+        url = server.url
+        live = json.loads(
+            run(corpus, "--judge", url, "--record", cassette, "--policy", "others", "--json", "--cuts", "1").stdout
+        )
+        asked = len(server.requests)
+    again = json.loads(
+        run(corpus, "--judge", url, "--replay", cassette, "--policy", "others", "--json", "--cuts", "1").stdout
+    )
+
+    assert asked >= 4
+    assert cassette.exists()
+    assert again["tables"]["policies"]["rows"] == live["tables"]["policies"]["rows"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--judge", "jev", "--endpoint", "nowhere"], "endpoint"),
+        (["--endpoint", "typesafe"], "--endpoint needs --judge"),
+        (["--judge", "http://example.test/v1/systemone"], "https"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked_is_refused_before_anything_is_replayed(corpus, words, said):
+    """Exit 2, and the option is named."""
+    done = run(corpus, *words)
+
+    assert done.exit_code == 2
+    assert said in done.output
