@@ -3,7 +3,7 @@
     python benchmarks/recall.py                 all sessions of ../shared/corpus, about two minutes
     python benchmarks/recall.py --sessions 40   fewer
 
-Removed set R [reference/evaluation2.md section 3]: at each cut, all results but the newest three and those of up to 500
+Removed set R: at each cut, all results but the newest three and those of up to 500
 characters, by lowest P(needed) per character, while the expected misses stay within 1. P comes from the fold that never
 saw the project. A need is a removed original that hindsight finds needed; the query is the message that needs it,
 without the lines and identifiers that prove the need. Everything goes through the product: the store's `rank` and

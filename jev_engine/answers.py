@@ -69,7 +69,7 @@ class Belief(NamedTuple):
     """How far one judge's answers are believed, for results and for calls: the two lie on different scales.
 
     The typical answers are published medians of jev-1.13.0: 0.145 for results, 0.30 for calls (fast-jev-compaction
-    issues 26, 52 and 56 with pull request 53, in reference/jev-api.md section 7). That is a prior; a fit replaces it.
+    issues 26, 52 and 56 with pull request 53). That is a prior; a fit replaces it.
     """
 
     result: Evidence = Evidence(typical=0.145)

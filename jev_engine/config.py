@@ -21,8 +21,8 @@ Share = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)
 Count = Annotated[int, Field(strict=True, ge=0)]
 Amount = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
 
-# What each profile sets; everything else keeps the default of the field. Sources: design.md section 5 for `balanced`,
-# the option table of tamaratran/fast-jev-compaction for `reference`, the Hermes peers' defaults for `hermes-classic`.
+# What each profile sets; everything else keeps the default of the field. `balanced` was chosen by replay
+# (docs/evidence.md). Sources of the others: the option table of tamaratran/fast-jev-compaction for `reference`, the Hermes peers' defaults for `hermes-classic`.
 PROFILES: dict[str, dict[str, Any]] = {
     "balanced": {},
     "reference": {

@@ -19,11 +19,11 @@ __all__ = ["Decision", "decide", "price_of", "stakes_of", "weigh"]
 
 Action = Literal["keep", "truncate", "remove"]
 
-# A fetched result stays in context; results beyond 3,000 tokens are fetched in part (evaluation2.md section 2: 12,000
+# A fetched result stays in context; results beyond 3,000 tokens are fetched in part (docs/evidence-long.md: 12,000
 # characters at 4 per token). An extra model call writes about 300 tokens.
 REFETCH_TOKENS = 3_000
 ANSWER_TOKENS = 300
-# Answers that hardly differ over many units carry no signal (design.md section 5).
+# Answers that hardly differ over many units carry no signal.
 NO_SIGNAL_SPREAD = 0.02
 NO_SIGNAL_UNITS = 20
 

@@ -147,8 +147,8 @@ class Pass:
         by_threshold = self.config.policy == "threshold" and self.config.keep_result < 1
         if judge is None and by_threshold and candidates:
             self.stats.warnings.append(
-                "thresholds are meant for raw answers of Jev; the local judge is calibrated and seldom reaches them, so "
-                "nearly everything goes: prefer policy 'worth'"
+                "thresholds are meant for raw answers of Jev; the local judge is calibrated and seldom reaches them, "
+                "so nearly everything goes: prefer policy 'worth'"
             )
         if judge is None or not candidates:
             return Verdict()

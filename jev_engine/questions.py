@@ -44,7 +44,8 @@ class Wording(NamedTuple):
 
 
 # Positive statements, criteria for both sides, nothing about running a tool again: a clause of that kind pulled
-# real answers down by up to 0.6, and criteria raised the ranking from AUC .54 to .72 (reference/jev-api.md section 7).
+# real answers down by up to 0.6, and criteria raised the ranking from AUC .54 to .72 (fast-jev-compaction issues 26
+# and 52).
 WORDING = Wording(
     version="jev-engine-2",
     context=(

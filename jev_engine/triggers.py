@@ -22,7 +22,7 @@ from jev_engine.config import EngineConfig
 
 __all__ = ["Due", "Trigger", "free_target", "is_due", "is_forced", "usable_tokens"]
 
-# After a pass the context grows by a tenth of the window before the next one (design.md section 6). Each pass in a row
+# After a pass the context grows by a tenth of the window before the next one. Each pass in a row
 # that freed nothing, and each that came soon after the one before, doubles that, up to four tenths.
 GROWTH_SHARE = 0.10
 MOST_DOUBLINGS = 2

@@ -87,9 +87,7 @@ def first_row_of(decision: Decision) -> int:
     return min(call.row, call.result_row) if decision.action == "remove" else call.result_row
 
 
-def worth_of(
-    taken: Sequence[Decision], ruler: Ruler, config: EngineConfig, *, cache_is_cold: bool = False
-) -> float:
+def worth_of(taken: Sequence[Decision], ruler: Ruler, config: EngineConfig, *, cache_is_cold: bool = False) -> float:
     """Gains less losses less the cache written anew, in prices of a fresh input token."""
     if not taken:
         return 0.0

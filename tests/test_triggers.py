@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -64,7 +66,7 @@ def test_passes_that_free_nothing_are_tried_less_and_less_often_but_again():
             tokens += 1_000
         due_at.append(tokens)
         idle.ended("nothing_to_prune", tokens_after=tokens)
-    steps = [b - a for a, b in zip(due_at, due_at[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(due_at)]
 
     assert steps[:2] == [20_000, 40_000]
     # The fourth is not asked to wait beyond the share at which a pass is forced.
@@ -72,7 +74,7 @@ def test_passes_that_free_nothing_are_tried_less_and_less_often_but_again():
 
 
 def test_good_passes_that_follow_each_other_at_once_are_backed_off_too():
-    """A28: twelve passes in twelve minutes, each of them freeing four tenths, are not twelve reasons for a thirteenth."""
+    """A28: twelve passes in twelve minutes, each freeing four tenths, are not twelve reasons for a thirteenth."""
     busy = trigger()
     floors = []
     for minute in range(12):

@@ -31,7 +31,7 @@ def engine(script: dict, **options) -> ContextEngine:
 def grow(messages: list, needed: list[float], script: dict) -> list:
     """The history after more calls; the script learns about them."""
     first = sum(len(m.get("tool_calls", ())) for m in messages) + 1
-    rows = [row for row in messages]
+    rows = list(messages)
     for offset, p in enumerate(needed):
         name = f"call_{first + offset}"
         script[name] = (0.9, p)

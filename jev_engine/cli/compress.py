@@ -37,7 +37,9 @@ __all__ = ["compress"]
 @click.option("--force", is_flag=True, help="Go on although little would be freed, and aim for the target.")
 @click.option("--dry-run", is_flag=True, help="Write and store nothing, even with -o.")
 @options.store_option
-@click.option("--audit", metavar="FILE", help="Append every decision to this trail; a pass the trail cannot take is not made.")
+@click.option(
+    "--audit", metavar="FILE", help="Append every decision to this trail; a pass the trail cannot take is not made."
+)
 @click.option("--all", "show_all", is_flag=True, help="Show every call of a long session.")
 @options.json_option
 @click.pass_context

@@ -201,8 +201,6 @@ def _outside(given: dict[str, Any]) -> Outside | None:
     return outside
 
 
-
-
 def _replay(ctx: click.Context, plan: Plan) -> list[dict[str, Any]]:
     import platformdirs  # noqa: PLC0415  # only where a cache is wanted
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["learn"]
 
 SESSIONS = "~/.claude/projects"
-"""Where Claude Code keeps its sessions [reference/claude-code.md]."""
+"""Where Claude Code keeps its sessions."""
 ENDINGS = (".jsonl", ".json")
 FINISHED_SECONDS = 3_600
 """A file that changed within the hour may belong to a session that is still going on."""

@@ -134,7 +134,7 @@ def replay_session(
     """All cuts of a session under all policies, as plain JSON values; numbers only, no text of the session.
 
     `folds` are log-odds of a judge that never saw the session's project, by (session, segment, row) and call number;
-    where they have a cut, they stand for the local judge. `judge` is asked at every cut, in place of `recorded` answers.
+    where they have a cut, they stand for the local judge. `judge` is asked at every cut, not looked up in `recorded`.
     Deterministic but for `latency`, and for what the judge says.
     """
     is_common = vocabulary.of_project(session.project)
@@ -218,7 +218,8 @@ async def _ask(engine: ContextEngine, cut: _Cut, judge: Judge) -> dict[int, RawA
     if not candidates:
         return {}
     try:
-        verdict = await judge.judge(JudgeRequest(seen.transcript, candidates, None, None, seen.pins.rows, engine.config))
+        asked = JudgeRequest(seen.transcript, candidates, None, None, seen.pins.rows, engine.config)
+        verdict = await judge.judge(asked)
     except JudgeError:
         return {}
     numbers = {call.key: call.number for call in candidates}

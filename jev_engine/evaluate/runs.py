@@ -26,7 +26,6 @@ from jev_engine.evaluate.replay import Recorded, replay_session
 from jev_engine.evaluate.turn_arms import choose_arms
 from jev_engine.evaluate.turns import Turns, replay_turns
 from jev_engine.evaluate.vocabulary import Vocabulary, count_vocabulary, load_vocabulary, save_vocabulary
-
 from jev_engine.judges import Judge
 from jev_engine.judges.choose import make_judge
 

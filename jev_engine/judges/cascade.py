@@ -26,7 +26,7 @@ LocalAnswers = Callable[[Transcript, Sequence[ToolCall]], Mapping[str, RawAnswer
 
 SETTLED = 0.004
 """A result needed with at most this probability is not asked about. The largest step of an answer (clip 1.5) would
-raise it to 0.018: below a third of the 4.9 % of old results that are needed at all [reference/evaluation.md 4]."""
+raise it to 0.018: below a third of the 4.9 % of old results that are needed at all (docs/evidence.md)."""
 
 
 class CascadeJudge:
