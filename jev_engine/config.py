@@ -22,7 +22,8 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Amount = Annotated[float, Field(strict=True, ge=0.0, allow_inf_nan=False)]
 
 # What each profile sets; everything else keeps the default of the field. `balanced` was chosen by replay
-# (docs/evidence.md). Sources of the others: the option table of tamaratran/fast-jev-compaction for `reference`, the Hermes peers' defaults for `hermes-classic`.
+# (docs/evidence.md). Sources of the others: the option table of tamaratran/fast-jev-compaction for `reference`, the
+# defaults of the published Hermes plugins for `hermes-classic`.
 PROFILES: dict[str, dict[str, Any]] = {
     "balanced": {},
     "reference": {
