@@ -159,7 +159,7 @@ class Pass:
         asked = [call for call in candidates if call.key not in known]
         self.stats.is_calibrated = judge.is_calibrated
         self._judge_name = judge.name
-        self.trail.asking(judge.name, str(version), len(asked), len(known))
+        self.trail.asking(judge.name, str(version), len(asked), len(known), may_wait=not judge.is_calibrated)
         verdict = await self._ask(judge, asked, goal, focus) if asked else Verdict()
         paid.add(version, under, verdict.answers)
         verdict.answers = {**known, **paid.known(version, under, verdict.answers)}

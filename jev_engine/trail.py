@@ -41,7 +41,7 @@ class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
     __slots__ = (
-        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_pass", "_sequence", "_session", "_verdict",
+        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_sequence", "_session", "_verdict",
         "_version", "host", "is_pass",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class Trail:
         self._input = ""
         self._session = self.digest("")
         self._lines: list[str] = []
+        self._losses = self._delivery.losses()
         self._verdict = Verdict()
         self._version: str | None = None
         self._has_ended = False
@@ -132,11 +133,12 @@ class Trail:
                 grouped.setdefault(told_reason(reasons[number]), []).append(number)
             self.emit(events.Pinned, candidates=candidates, reasons=grouped)
 
-    def asking(self, name: str, version: str | None, units: int, remembered: int) -> None:
-        """A judge is about to be asked."""
+    def asking(self, name: str, version: str | None, units: int, remembered: int, *, may_wait: bool = True) -> None:
+        """A judge is about to be asked; where that may take long, what is known so far is told before."""
         self._version = version
         self.emit(events.JudgeAsked, judge=name, units=units, remembered=remembered, question_version=version)
-        self.hand_over()
+        if may_wait:
+            self.hand_over()
 
     def judged(self, name: str, verdict: Verdict) -> None:
         """What a judge answered, in numbers."""
@@ -281,7 +283,7 @@ class Trail:
         """No audit, no deletion: raises AuditError where one of these sinks has not taken all events so far."""
         if names:
             self.hand_over()
-            fault = await self._delivery.unfit(names)
+            fault = await self._delivery.unfit(names, self._losses)
             if fault is not None:
                 raise AuditError(fault)
 

@@ -179,20 +179,28 @@ class Delivery:
             lane.put(FLUSH)
         _wait(self.lanes, seconds)
 
-    async def unfit(self, names: Iterable[str], seconds: float = REQUIRED_SECONDS) -> str | None:
-        """Why one of the sinks with these names cannot be relied on; None where all have taken everything."""
+    def losses(self) -> list[int]:
+        """For each sink, how many events it has not taken so far: because it raised, or was too slow."""
+        return [lane.faults + lane.lost for lane in self.lanes]
+
+    async def unfit(self, names: Iterable[str], before: Sequence[int], seconds: float = REQUIRED_SECONDS) -> str | None:
+        """Why one of the sinks with these names cannot be relied on; None where all have taken everything.
+
+        `before` are the losses when the pass began: what was lost earlier was another pass's.
+        """
         wanted = set(names)
-        lanes = [lane for lane in self.lanes if lane.name in wanted]
+        chosen = [(lane, lost) for lane, lost in zip(self.lanes, before, strict=True) if lane.name in wanted]
+        lanes = [lane for lane, _ in chosen]
         missing = wanted - {lane.name for lane in lanes}
         if missing:
             return f"required sink {min(missing)!r} is not there"
         for lane in lanes:
             lane.put(FLUSH)
         await _drained(lanes, seconds)
-        for lane in lanes:
+        for lane, lost in chosen:
             if not lane.is_drained:
                 return f"required sink {lane.name!r} has not taken its events within {seconds:g} s"
-            if lane.faults or lane.lost:
+            if lane.faults + lane.lost > lost:
                 return f"required sink {lane.name!r} failed ({lane.last_fault or 'events lost'})"
         return None
 

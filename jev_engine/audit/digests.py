@@ -27,15 +27,13 @@ class Keyed:
 
     def digests(self, texts: Sequence[str | None]) -> list[str | None]:
         """The digest of each text, None for none."""
-        start = self._start
-        digests: list[str | None] = []
-        for text in texts:
-            if text is None:
-                digests.append(None)
-                continue
-            made = start.copy()
-            made.update(text.encode("utf-8", "surrogatepass"))
-            digests.append(made.hexdigest())
+        copy = self._start.copy
+        digests: list[str | None] = [None] * len(texts)
+        for index, text in enumerate(texts):
+            if text is not None:
+                made = copy()
+                made.update(text.encode("utf-8", "surrogatepass"))
+                digests[index] = made.hexdigest()
         return digests
 
     def of_input(self, transcript: Transcript) -> str:

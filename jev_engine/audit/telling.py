@@ -40,14 +40,16 @@ _UNSAID = (None, None)
 def columns_of(decisions: Sequence[Decision], windows: Mapping[str, int], keyed: Keyed) -> dict[str, Sequence[Any]]:
     """The columns of `Decided`; those in which nothing is known are left out."""
     calls = [decision.call for decision in decisions]
-    reasons, guards = zip(*[_why(decision.reason) for decision in decisions], strict=True)
+    tools = {tool: plain_name(tool) for tool in {call.tool for call in calls}}
+    whys = {reason: _why(reason) for reason in {decision.reason for decision in decisions}}
+    reasons, guards = zip(*[whys[decision.reason] for decision in decisions], strict=True)
     p_calls, p_results, sources, raws = zip(*[decision.probability or _UNKNOWN for decision in decisions], strict=True)
     raw_calls, raw_results = zip(*[raw or _UNSAID for raw in raws], strict=True)
-    gone = [decision.action != "keep" for decision in decisions]
+    actions = [decision.action for decision in decisions]
     columns: dict[str, Sequence[Any]] = {
         "number": [call.number for call in calls],
-        "tool": [plain_name(call.tool) for call in calls],
-        "action": [decision.action for decision in decisions],
+        "tool": [tools[call.tool] for call in calls],
+        "action": actions,
         "reason": reasons,
         "guard": guards,
         "by": sources,
@@ -61,8 +63,10 @@ def columns_of(decisions: Sequence[Decision], windows: Mapping[str, int], keyed:
         "chars_after": [decision.chars_after for decision in decisions],
         "freed_tokens": [decision.freed_tokens for decision in decisions],
         "window": [windows.get(call.key) for call in calls] if windows else (),
-        "reference": [call.reference if is_gone else None for call, is_gone in zip(calls, gone, strict=True)],
-        "text_digest": keyed.digests([d.text if is_gone else None for d, is_gone in zip(decisions, gone, strict=True)]),
+        "reference": [
+            None if action == "keep" else call.reference for call, action in zip(calls, actions, strict=True)
+        ],
+        "text_digest": keyed.digests([None if decision.action == "keep" else decision.text for decision in decisions]),
     }
     return {name: column for name, column in columns.items() if column.count(None) < len(column)}
 

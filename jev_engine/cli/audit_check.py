@@ -166,4 +166,28 @@ def purge(ctx: click.Context, session: str, *, yes: bool) -> None:
     click.echo(f"{taken:,} lines taken out.")
 
 
-COMMANDS = (verify, stats, tail, export, purge)
+@click.command()
+@click.option("-o", "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="JSON Lines.")
+@click.option("--calibration", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The maps in force when the answers were made, where they were not the shipped ones.")  # fmt: skip
+@click.pass_context
+def answers(ctx: click.Context, out: Path, calibration: Path | None) -> None:
+    """Write what judges answered about units that went out, and whether they were missed, for `calibrate`.
+
+    Outcomes exist for what went out only. Calls that are made again although their result is still there are the
+    control: their share is taken off.
+    """
+    from jev_engine.audit.outcomes import outcomes  # noqa: PLC0415
+    from jev_engine.cli.files import write_session  # noqa: PLC0415
+    from jev_engine.judges.belief import belief_for  # noqa: PLC0415
+
+    trail = reading(given_trail(ctx))
+    models = sorted({told.answered.model for told in trail.passes.values() if told.answered and told.answered.model})
+    belief = belief_for("", models[0] if models else None, "", calibration)
+    made = outcomes(trail, belief.result)
+    write_session("".join([json.dumps(each._asdict()) + "\n" for each in made]).encode(), str(out))
+    needed = sum([each.needed for each in made])
+    click.echo(f"{len(made):,} answers, {needed:,} of them about results that were missed.")
+
+
+COMMANDS = (verify, stats, tail, export, answers, purge)

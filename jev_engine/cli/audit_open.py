@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jev_engine.audit.records import PassTold, TrailRead
     from jev_engine.engine import ContextEngine
 
-__all__ = ["Given", "given_trail", "open_trail", "reading", "wire"]
+__all__ = ["Given", "given_trail", "open_trail", "protect_missed", "reading", "wire"]
 
 
 class Given(NamedTuple):
@@ -67,3 +67,11 @@ def wire(engine: ContextEngine, path: str) -> None:
     from jev_engine.audit.jsonl import JsonlSink  # noqa: PLC0415
 
     engine.sinks = Delivery([*engine.sinks, JsonlSink(path)])
+
+
+def protect_missed(engine: ContextEngine, path: str) -> None:
+    """Let an engine leave alone what a trail says was often missed; raises Refused where there is no trail."""
+    from jev_engine.audit.outcomes import RegretRule  # noqa: PLC0415
+    from jev_engine.audit.stats import regrets  # noqa: PLC0415
+
+    engine.plugins.pins.append(RegretRule(regrets(reading(Given(Path(path), None)))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jev_engine.cli import options
-from jev_engine.cli.audit_open import wire
+from jev_engine.cli.audit_open import protect_missed, wire
 from jev_engine.cli.files import Refused, check_target, write_session
 from jev_engine.cli.show import progress, warn
 
@@ -40,6 +40,7 @@ __all__ = ["compress"]
 @click.option(
     "--audit", metavar="FILE", help="Append every decision to this trail; a pass the trail cannot take is not made."
 )
+@click.option("--regrets", metavar="TRAIL", help="Leave tools alone whose output was often missed, as this trail says.")
 @click.option("--all", "show_all", is_flag=True, help="Show every call of a long session.")
 @options.json_option
 @click.pass_context
@@ -67,6 +68,8 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
             raise Refused(f"-o {out}: {read_only} Leave out -o to see what would go.")
         check_target(out, name, opened.store.path)
     is_dry = out is None or given["dry_run"]
+    if given["regrets"]:
+        protect_missed(opened.engine, given["regrets"])
     if given["audit"]:
         wire(opened.engine, given["audit"])
     with progress(f"Judging {len(opened.file.messages):,} messages"):

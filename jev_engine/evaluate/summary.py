@@ -233,7 +233,7 @@ def _context_table(results: Results) -> Table:
     about = (
         "The default as it ships, by the size of the history: how often it goes through with a pass, what all cuts"
         " free on average (declined ones free nothing), and misses per cut. Recorded contexts are mostly far smaller"
-        " than the one at which a pass is due (120,000 tokens in a window of 200,000)."
+        " than the one at which a pass is due (100,000 tokens in a window of 200,000)."
     )
     columns = (
         "tokens", "sessions", "cuts", "keep last 10: freed %", "its misses", "default: passes carried out %", "freed %",

@@ -178,7 +178,6 @@ def test_without_a_required_sink_nothing_leaves(sinks: list[Any]) -> None:
 
 def test_a_required_sink_that_hangs_stops_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within its limit."""
-    monkeypatch.setattr("jev_engine.audit.delivery.REQUIRED_SECONDS", 0.05)
     monkeypatch.setattr(Delivery.unfit, "__defaults__", (0.05,))
     hangs = Hangs()
     done = run([hangs], required_sinks=("hangs",))
@@ -186,6 +185,32 @@ def test_a_required_sink_that_hangs_stops_the_pass(monkeypatch: pytest.MonkeyPat
 
     assert done.outcome == "failed"
     assert "has not taken its events" in done.reason
+
+
+def test_a_required_sink_may_recover() -> None:
+    """It fails one pass, and not those after it."""
+
+    class Once(Hears):
+        name = "once"
+        is_down = True
+
+        def emit(self, event: Event) -> None:
+            if self.is_down:
+                raise RuntimeError("down")
+            super().emit(event)
+
+    sink = Once()
+    engine = engine_of([sink], required_sinks=("once",))
+
+    async def twice() -> tuple[str, str]:
+        first = await engine.compress(messages_of(), host="openai", force=True)
+        sink.is_down = False
+        second = await engine.compress(messages_of(), host="openai", force=True)
+        return first.outcome, second.outcome
+
+    first, second = anyio.run(twice)
+    assert first == "failed"
+    assert second in ("committed", "over_capacity")
 
 
 def test_a_required_sink_has_every_decision_before_anything_leaves() -> None:
