@@ -41,8 +41,8 @@ class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
     __slots__ = (
-        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_sequence", "_session", "_verdict",
-        "_version", "host", "is_pass",
+        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_sequence", "_session",
+        "_verdict", "_version", "host", "is_pass",
     )  # fmt: skip
 
     def __init__(self, sinks: Iterable[Any], *, host: str = "", is_pass: bool = True) -> None:

@@ -45,8 +45,9 @@ FLUSH = Batch("", [])
 class Lane:
     """The way to one sink."""
 
-    def __init__(self, sink: Any) -> None:
+    def __init__(self, sink: Any, *, most_waiting: int = MOST_WAITING) -> None:
         self.sink = sink
+        self._most_waiting = most_waiting
         self.name = str(getattr(sink, "name", None) or type(sink).__name__)
         self.faults = 0
         """Events, or batches of them, the sink raised on."""
@@ -76,7 +77,7 @@ class Lane:
                 # A fork takes the queue along, but no thread: what was queued is the parent's to deliver.
                 self._process, self._thread, self._busy, self._waiting = os.getpid(), None, False, 0
                 self._batches.clear()
-            if self._waiting + len(batch) > MOST_WAITING:
+            if self._waiting + len(batch) > self._most_waiting:
                 self.lost += len(batch)
                 return
             self._batches.append(batch)
@@ -149,10 +150,22 @@ async def _awaited(made: Any) -> None:
 
 
 class Delivery:
-    """All sinks of an engine. Iterates over them."""
+    """All sinks of an engine. Iterates over them.
 
-    def __init__(self, sinks: Iterable[Any] = ()) -> None:
+    `flush_seconds` and `required_seconds` are how long a pass waits at most: for all of them, and for those without
+    which nothing may leave.
+    """
+
+    def __init__(
+        self,
+        sinks: Iterable[Any] = (),
+        *,
+        flush_seconds: float = FLUSH_SECONDS,
+        required_seconds: float = REQUIRED_SECONDS,
+    ) -> None:
         self.lanes = [Lane(sink) for sink in sinks]
+        self._flush_seconds = flush_seconds
+        self._required_seconds = required_seconds
 
     def __iter__(self) -> Iterator[Any]:
         return iter([lane.sink for lane in self.lanes])
@@ -166,12 +179,12 @@ class Delivery:
             for lane in self.lanes:
                 lane.put(batch)
 
-    async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Wait until every sink has taken everything, so long at most; those that stalled before are left out."""
+    async def flush(self) -> None:
+        """Wait until every sink has taken everything, within the limit; those that stalled before are left out."""
         waited = [lane for lane in self.lanes if not lane.is_stalled]
         for lane in waited:
             lane.put(FLUSH)
-        await _drained(waited, seconds)
+        await _drained(waited, self._flush_seconds)
 
     def close(self, seconds: float = FLUSH_SECONDS) -> None:
         """The same for callers that are not async, such as a command about to end."""
@@ -183,7 +196,7 @@ class Delivery:
         """For each sink, how many events it has not taken so far: because it raised, or was too slow."""
         return [lane.faults + lane.lost for lane in self.lanes]
 
-    async def unfit(self, names: Iterable[str], before: Sequence[int], seconds: float = REQUIRED_SECONDS) -> str | None:
+    async def unfit(self, names: Iterable[str], before: Sequence[int]) -> str | None:
         """Why one of the sinks with these names cannot be relied on; None where all have taken everything.
 
         `before` are the losses when the pass began: what was lost earlier was another pass's.
@@ -196,10 +209,10 @@ class Delivery:
             return f"required sink {min(missing)!r} is not there"
         for lane in lanes:
             lane.put(FLUSH)
-        await _drained(lanes, seconds)
+        await _drained(lanes, self._required_seconds)
         for lane, lost in chosen:
             if not lane.is_drained:
-                return f"required sink {lane.name!r} has not taken its events within {seconds:g} s"
+                return f"required sink {lane.name!r} has not taken its events within {self._required_seconds:g} s"
             if lane.faults + lane.lost > lost:
                 return f"required sink {lane.name!r} failed ({lane.last_fault or 'events lost'})"
         return None

@@ -40,12 +40,12 @@ def explain(trail: TrailRead, told: PassTold, call: str) -> list[Fact]:
     if unit.guard:
         facts.append(("guard", unit.guard))
     facts += _shown(told, unit)
-    facts += _result(unit)
+    facts += _result(unit, is_dry=told.started is not None and told.started.is_dry)
     if isinstance(told.end, events.Abandoned):
         facts.append(("in the end", f"the pass was abandoned ({told.end.reason}): the history is as it was"))
     elif isinstance(told.end, events.Discarded) and unit.action != "keep":
         facts.append(("in the end", f"nothing left the history: {told.end.reason}"))
-    if unit.reference:
+    if unit.reference and isinstance(told.end, events.Committed):
         facts += _later(trail, told, unit.reference)
     content = told.contents.get(number)
     if content is not None:
@@ -106,11 +106,13 @@ def _shown(told: PassTold, unit: events.Unit) -> list[Fact]:
     return facts
 
 
-def _result(unit: events.Unit) -> list[Fact]:
+def _result(unit: events.Unit, *, is_dry: bool) -> list[Fact]:
     if unit.action == "keep":
         return [("size", f"{unit.chars:,} characters, all of them kept")]
     facts = [("size", f"{unit.chars:,} characters became {unit.chars_after:,}; {unit.freed_tokens:,} tokens freed")]
     facts.append(("left in its place", f"{unit.chars_after:,} characters, keyed digest {unit.text_digest}"))
+    if is_dry:
+        return [*facts, ("the original", "in its place: a dry run stores nothing and changes nothing")]
     facts.append(("the original", f"intact as {unit.reference}: jev-engine expand {unit.reference}"))
     return facts
 

@@ -51,7 +51,9 @@ class PassTold:
             return "no end"
         if isinstance(end, events.Committed):
             return end.outcome
-        return f"discarded ({end.outcome})" if isinstance(end, events.Discarded) else f"abandoned ({end.reason})"
+        if isinstance(end, events.Abandoned):
+            return f"abandoned ({end.reason})"
+        return f"dry run ({end.outcome})" if self.started and self.started.is_dry else f"discarded ({end.outcome})"
 
     @property
     def out(self) -> list[events.Unit]:

@@ -81,8 +81,11 @@ class _Look:
             fault = Fault(file, number, what)
             self.open.append((fault, (line.chain, line.n - 1, prev)))
         if line.chain == UPKEEP:
-            for chain, (count, digest) in json.loads(line.event)["until"].items():
-                self.gone.add((chain, count, digest))
+            try:
+                until = json.loads(line.event)["until"].items()
+                self.gone.update((chain, count, digest) for chain, (count, digest) in until)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                self.faults.append(Fault(file, number, "says nothing of what was taken out: it was made up"))
 
 
 def verify(path: Path, anchor: Mapping[str, Head] | None = None) -> Verified:

@@ -127,11 +127,10 @@ def test_a_fault_is_counted_named_and_told_once(caplog: pytest.LogCaptureFixture
     assert len(caplog.records) == 1
 
 
-def test_what_finds_no_room_is_counted_and_memory_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_finds_no_room_is_counted_and_memory_stays_bounded() -> None:
     """A flood of events at a sink that takes none."""
-    monkeypatch.setattr("jev_engine.audit.delivery.MOST_WAITING", 100)
     hangs = Hangs()
-    lane = Lane(hangs)
+    lane = Lane(hangs, most_waiting=100)
     lane.put(hanging())
     for _ in range(50):
         lane.put(Batch("5e55", ["no event at all"] * 10))
@@ -142,10 +141,14 @@ def test_what_finds_no_room_is_counted_and_memory_stays_bounded(monkeypatch: pyt
     assert lane.faults  # and what is no event does not end the thread
 
 
-def test_order_is_kept_for_every_kind_of_sink() -> None:
-    """Sequence numbers rise without a gap."""
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_order_is_kept_for_every_kind_of_sink(backend: str) -> None:
+    """Sequence numbers rise without a gap, whatever loop the pass runs on."""
     for sink in (Hears(), HearsAsync()):
-        run([sink])
+        engine = engine_of([sink])
+        done = anyio.run(lambda e=engine: e.compress(messages_of(), host="openai", force=True), backend=backend)
+        assert done.changed
+        engine.sinks.close(10)
         assert [event.sequence for event in sink.events] == list(range(1, len(sink.events) + 1))
 
 
@@ -176,15 +179,16 @@ def test_without_a_required_sink_nothing_leaves(sinks: list[Any]) -> None:
     assert "'raises'" in done.reason
 
 
-def test_a_required_sink_that_hangs_stops_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_sink_that_hangs_stops_the_pass() -> None:
     """Within its limit."""
-    monkeypatch.setattr(Delivery.unfit, "__defaults__", (0.05,))
     hangs = Hangs()
-    done = run([hangs], required_sinks=("hangs",))
+    engine = engine_of([], required_sinks=("hangs",))
+    engine.sinks = Delivery([hangs], required_seconds=0.05)
+    done = anyio.run(lambda: engine.compress(messages_of(), host="openai", force=True))
     hangs.gate.set()
 
     assert done.outcome == "failed"
-    assert "has not taken its events" in done.reason
+    assert "has not taken its events within 0.05 s" in done.reason
 
 
 def test_a_required_sink_may_recover() -> None:

@@ -190,6 +190,7 @@ def test_a_folder_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> Non
         sink_at(tmp_path / "file" / "t.jsonl").emit_many(batch_of(1))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # from 3.12 on, where other threads run
 def test_a_fork_writes_with_its_own_handle(tmp_path: Path) -> None:
     """Parent and child go on with one chain."""
     path = tmp_path / "t.jsonl"

@@ -68,6 +68,14 @@ def test_a_line_that_was_made_up_is_found(trail: Path) -> None:
     assert not verify(trail).is_whole
 
 
+def test_an_upkeep_line_that_was_made_up_is_named(trail: Path) -> None:
+    """Its hash may be right; what it says of is not there."""
+    for event in ('{"until":7}', '{"until":{"a":1}}', "{}", '{"until":{"a":[1]}}'):
+        made, _ = seal("upkeep", Head(0, "0" * 64), event, with_prev=True)
+        trail.write_text(made + "\n")
+        assert not verify(trail).is_whole
+
+
 def test_only_the_anchor_shows_a_file_that_was_cut_off(trail: Path) -> None:
     """At any line."""
     lines = lines_of(trail)

@@ -115,7 +115,9 @@ def test_a_dry_run_leaves_a_trail_and_nothing_else(shell: Any, messages: Any) ->
     assert shell.run("compress", session, "--force", "--audit", trail).exit_code == 0
     done = CliRunner().invoke(main, ["audit", "--file", str(trail), "list"])
 
-    assert "discarded" in done.stdout
+    assert "dry run (committed)" in done.stdout
+    explained = CliRunner().invoke(main, ["audit", "--file", str(trail), "explain", "t1"])
+    assert "stores nothing" in explained.stdout or "kept" in explained.stdout
     assert not shell.store.exists()
 
 

@@ -70,11 +70,12 @@ def test_a_need_is_missed_where_the_result_is_out_and_nowhere_else():
 
     The first quote comes before a second pass: what it needs is still there.
     """
-    arms = replay(recorded(1), "keep last 3", "keep last 10")
+    three, ten = "keep last 3, trigger_share=0.6", "keep last 10, trigger_share=0.6"
+    arms = replay(recorded(1), three, ten)
 
     assert arms["no compaction"]["misses"] == 0
-    assert arms["keep last 3"]["misses"] == 2
-    assert arms["keep last 10"]["misses"] == 0
+    assert arms[three]["misses"] == 2
+    assert arms[ten]["misses"] == 0
 
 
 def test_a_miss_is_counted_against_the_pass_that_took_the_result():
