@@ -1,4 +1,4 @@
-"""The bridge: the same result from any caller."""
+"""The bridge: the same result from any caller (A31)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted secrets leave in no request: by field name, by their own form, in inputs, results and what a person wrote."""
+"""A38: planted secrets leave in no request: by field name, by form, in inputs, results and what a person wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jev over the wire: strict answers, few retries, one deadline, and nothing lost to one fault."""
+"""Jev over the wire: strict answers, few retries, one deadline, and nothing lost to one fault (A23 to A26)."""
 
 from __future__ import annotations
 
