@@ -75,7 +75,7 @@ def many(events: int) -> None:
     event = ModelCalled(
         id="0" * 32, at=1.0, origin=Origin(actor="host", host="openai", engine_version="0"), session="5e55",
         pass_id="", sequence=1, model="m", max_tokens=5_000,
-    ).model_dump_json(exclude_none=True)  # fmt: skip
+    ).model_dump_json(exclude_none=True).encode()  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trail.jsonl"
         sink = JsonlSink(path, key=b"k" * 32, max_bytes=limit, max_files=files)

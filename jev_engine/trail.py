@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +40,7 @@ class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
     __slots__ = (
-        "_delivery", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_sequence", "_session",
+        "_delivery", "_gone", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_sequence", "_session",
         "_verdict", "_version", "host", "is_pass",
     )  # fmt: skip
 
@@ -53,7 +52,8 @@ class Trail:
         self._sequence = 0
         self._input = ""
         self._session = self.digest("")
-        self._lines: list[str] = []
+        self._lines: list[bytes] = []
+        self._gone: list[str | None] = []
         self._losses = self._delivery.losses()
         self._verdict = Verdict()
         self._version: str | None = None
@@ -91,7 +91,7 @@ class Trail:
             return
         id_, sequence = self._next()
         event = kind(id=id_, sequence=sequence, **self._shared(actor), **facts)
-        self._lines.append(event.model_dump_json(exclude_none=True))
+        self._lines.append(event.model_dump_json(exclude_none=True).encode())
         if not self.is_pass or len(self._lines) >= MOST_GATHERED:
             self.hand_over()
 
@@ -180,7 +180,8 @@ class Trail:
                 facts["contents"] = {decision.call.number: content_of(decision) for decision in some}
             # As `Decided` would write it, which a test holds it to: making the model costs three times as much.
             columns = columns_of(some, self._verdict.windows_of, self._keyed)
-            self._lines.append(to_json({**facts, "columns": columns}).decode())
+            self._gone.extend(columns.get("text_digest", ()))
+            self._lines.append(to_json({**facts, "columns": columns}))
 
     def _rule(self, config: EngineConfig, judge: str | None) -> dict[str, Any]:
         worth = config.policy == "worth"
@@ -196,13 +197,13 @@ class Trail:
         """What the pass is about to do, told before it is done."""
         if not self._delivery:
             return
-        actions = Counter([decision.action for decision in decisions])
+        actions = [decision.action for decision in decisions]
         self.emit(
             events.Proposed,
             outcome=outcome,
-            truncated=actions["truncate"],
-            removed=actions["remove"],
-            kept=actions["keep"],
+            truncated=actions.count("truncate"),
+            removed=actions.count("remove"),
+            kept=actions.count("keep"),
             freed_tokens=stats.freed_tokens,
             expected_misses=stats.expected_misses,
             is_calibrated=stats.is_calibrated,
@@ -262,7 +263,7 @@ class Trail:
                 tokens_after=stats.tokens_after,
                 messages_after=stats.messages_after,
                 expected_misses=stats.expected_misses,
-                output_digest=self._keyed.of_output(self._input, transcript, ledger),
+                output_digest=self._keyed.of_output(self._input, transcript, ledger, self._gone),
                 ms=stats.ms,
                 warnings=len(stats.warnings),
             )

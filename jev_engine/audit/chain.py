@@ -4,8 +4,8 @@ A line is `{"chain":C,"n":N,"prev":P,"hash":H,"event":E}`. H is the SHA-256 of `
 chain, the number, and the event's bytes as they stand). `prev` is written on the first line of a chain in each file;
 on the others it is the hash of the chain's line before. One chain per session, so that one session can be purged.
 
->>> line, head = seal("c1", Head(0, START), '{"kind":"x"}', with_prev=True)
->>> found = parse(line.encode())
+>>> start, head = seal("c1", Head(0, START), b'{"kind":"x"}', with_prev=True)
+>>> found = parse(start + b'{"kind":"x"}' + LINE_END)
 >>> found.n, found.hash == head.hash, digest_of(found.prev, 1, found.event) == head.hash
 (1, True, True)
 """
@@ -16,8 +16,9 @@ import re
 from hashlib import sha256
 from typing import NamedTuple
 
-__all__ = ["START", "Head", "Line", "digest_of", "parse", "seal"]
+__all__ = ["LINE_END", "START", "Head", "Line", "digest_of", "parse", "seal"]
 
+LINE_END = b"}\n"
 START = "0" * 64
 """What stands before the first line of a chain."""
 _LINE = re.compile(
@@ -44,17 +45,19 @@ class Line(NamedTuple):
     event: bytes
 
 
-def seal(chain: str, head: Head, event: str, *, with_prev: bool) -> tuple[str, Head]:
-    """The line (without its line end) that holds an event, and the chain's new head."""
+def seal(chain: str, head: Head, event: bytes, *, with_prev: bool) -> tuple[bytes, Head]:
+    """What stands before an event in the line that holds it, `LINE_END` being behind, and the chain's new head."""
     n = head.lines + 1
-    digest = sha256(f"{head.hash} {n} {event}".encode()).hexdigest()
+    digest = digest_of(head.hash, n, event)
     prev = f'"prev":"{head.hash}",' if with_prev else ""
-    return f'{{"chain":"{chain}","n":{n},{prev}"hash":"{digest}","event":{event}}}', Head(n, digest)
+    return f'{{"chain":"{chain}","n":{n},{prev}"hash":"{digest}","event":'.encode(), Head(n, digest)
 
 
 def digest_of(prev: str | None, n: int, event: bytes) -> str:
     """What a line's hash must be."""
-    return sha256(b"%s %d %s" % ((prev or START).encode(), n, event)).hexdigest()
+    digest = sha256(f"{prev or START} {n} ".encode())
+    digest.update(event)
+    return digest.hexdigest()
 
 
 def parse(raw: bytes) -> Line | None:

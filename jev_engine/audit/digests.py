@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from jev_engine.ledger import Ledger
@@ -22,7 +22,7 @@ class Keyed:
     def digest(self, text: str) -> str:
         """The digest of a text."""
         made = self._start.copy()
-        made.update(text.encode("utf-8", "surrogatepass"))
+        made.update(_bytes(text))
         return made.hexdigest()
 
     def digests(self, texts: Sequence[str | None]) -> list[str | None]:
@@ -32,7 +32,7 @@ class Keyed:
         for index, text in enumerate(texts):
             if text is not None:
                 made = copy()
-                made.update(text.encode("utf-8", "surrogatepass"))
+                made.update(_bytes(text))
                 digests[index] = made.hexdigest()
         return digests
 
@@ -41,9 +41,15 @@ class Keyed:
         texts = [entry.text for entry in transcript.entries]
         return self.digest("\0".join([*texts, *[call.key for call in transcript.calls]]))
 
-    def of_output(self, of_input: str, transcript: Transcript, ledger: Ledger) -> str:
-        """Of what an input has become: its own digest, and every replacement in force."""
-        in_force = ledger.by_key
-        entries = [in_force.get(call.key) for call in transcript.calls]
-        texts = ["" if entry is None else entry.text or entry.action for entry in entries]
-        return self.digest("\0".join([of_input, *texts]))
+    def of_output(self, of_input: str, transcript: Transcript, ledger: Ledger, gone: Iterable[str | None]) -> str:
+        """Of what an input has become: its own digest, those of this pass's replacements, and the older ones' texts."""
+        older = [ledger.get(call.marked) for call in transcript.calls if call.marked is not None]
+        texts = [entry.text or entry.action for entry in older if entry is not None]
+        return self.digest("\0".join([of_input, *[digest for digest in gone if digest is not None], *texts]))
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

@@ -10,9 +10,10 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from jev_engine.audit.chain import START, Head, seal
+from jev_engine.audit.chain import LINE_END, START, Head, seal
 from jev_engine.audit.files import (
     anchor_path,
     locked,
@@ -36,7 +37,10 @@ MAX_FILES = 8
 """Files of one trail, the one being written included."""
 UPKEEP = "upkeep"
 """The chain that says what was taken out of the others."""
-WRITE_BYTES = 1 << 20
+MOST_PARTS = 900
+"""Pieces of one write: systems take 1,024."""
+LINE_OVERHEAD = 300
+"""Of a line beside its event, at most."""
 
 
 class JsonlSink:
@@ -72,9 +76,13 @@ class JsonlSink:
         self._process = 0
         self._is_anchored = True
 
+    def __del__(self) -> None:
+        with suppress(AttributeError, OSError):
+            self._let_go()
+
     def emit(self, event: Event) -> None:
         """Write one event; raises AuditError or OSError."""
-        self._write(event.session, [event.model_dump_json(exclude_none=True)])
+        self._write(event.session, [event.model_dump_json(exclude_none=True).encode()])
 
     def emit_many(self, batch: Batch) -> None:
         """Write events in their order; raises AuditError or OSError."""
@@ -95,35 +103,44 @@ class JsonlSink:
         with self._lock:
             self._let_go()
 
-    def _write(self, chain: str, events: Sequence[str]) -> None:
+    def _write(self, chain: str, events: Sequence[bytes]) -> None:
         with self._lock, locked(self.path):
             self._look()
             self._is_anchored = False
-            lines: list[str] = []
-            chars = 0
+            parts: list[bytes] = []
+            size = 0
             for event in events:
-                if lines and (self._size + chars + len(event) > self.max_bytes or chars > WRITE_BYTES):
-                    self._append(lines)
-                    lines, chars = [], 0
-                if self._size + chars + len(event) > self.max_bytes and self._size + chars:
+                room = len(event) + LINE_OVERHEAD
+                if parts and (self._size + size + room > self.max_bytes or len(parts) + 3 > MOST_PARTS):
+                    self._append(parts)
+                    parts, size = [], 0
+                if self._size + size + room > self.max_bytes and self._size + size:
                     self._rotate()
-                lines.append(self._seal(chain, event))
-                chars += len(lines[-1]) + 1
-            self._append(lines)
+                start = self._seal(chain, event)
+                parts += (start, event, LINE_END)
+                size += len(start) + len(event) + len(LINE_END)
+            self._append(parts)
 
-    def _seal(self, chain: str, event: str) -> str:
+    def _seal(self, chain: str, event: bytes) -> bytes:
         head = self._heads.get(chain) or Head(0, START)
-        line, self._heads[chain] = seal(chain, head, event, with_prev=chain not in self._in_file)
+        start, self._heads[chain] = seal(chain, head, event, with_prev=chain not in self._in_file)
         self._in_file.add(chain)
-        return line
+        return start
 
-    def _append(self, lines: list[str]) -> None:
+    def _append(self, parts: list[bytes]) -> None:
         """Whole lines in one write: no record is ever in two."""
-        if lines:
-            content = "\n".join([*lines, ""]).encode()
-            self._size += len(content)
-            while content:
-                content = content[os.write(self._file, content) :]
+        if not parts:
+            return
+        total = sum(map(len, parts))
+        self._size += total
+        written = os.writev(self._file, parts) if hasattr(os, "writev") else 0
+        if written < total:  # a disk that is nearly full takes less than it was given
+            rest = b"".join(parts)[written:]
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+
+    def _note(self, event: bytes) -> None:
+        self._append([self._seal(UPKEEP, event), event, LINE_END])
 
     def _look(self) -> None:
         """Open the file, or catch up with what other processes wrote to it."""
@@ -176,7 +193,7 @@ class JsonlSink:
         older = older_files(self.path)
         for file in older[: max(0, len(older) + 1 - self.max_files)]:
             ends = _ends_of([file])
-            self._append([self._seal(UPKEEP, _gone(ends, "size limit"))])
+            self._note(_gone(ends, "size limit"))
             file.unlink()
             for chain, end in ends.items():
                 # What has no line left begins anew, so that the anchor does not grow for ever.
@@ -195,10 +212,11 @@ def _ends_of(files: Sequence[Path]) -> dict[str, Head]:
     return ends
 
 
-def _gone(ends: dict[str, Head], reason: str) -> str:
+def _gone(ends: dict[str, Head], reason: str) -> bytes:
     """What the upkeep chain says about lines that are no longer there."""
     gone = {chain: list(head) for chain, head in ends.items()}
-    return json.dumps({"kind": "gone", "at": time.time(), "reason": reason, "until": gone}, separators=(",", ":"))
+    told = {"kind": "gone", "at": time.time(), "reason": reason, "until": gone}
+    return json.dumps(told, separators=(",", ":")).encode()
 
 
 def purge_session(sink: JsonlSink, chain: str) -> int:
@@ -225,6 +243,6 @@ def purge_session(sink: JsonlSink, chain: str) -> int:
         sink._let_go()  # noqa: SLF001
         sink._open()  # noqa: SLF001
         sink._in_file.discard(chain)  # noqa: SLF001
-        sink._append([sink._seal(UPKEEP, _gone({chain: end}, "purged"))])  # noqa: SLF001
+        sink._note(_gone({chain: end}, "purged"))  # noqa: SLF001
         write_anchor(sink.anchor, sink._heads)  # noqa: SLF001
     return taken

@@ -119,13 +119,15 @@ def differences(told: PassTold, done: CompressionResult, keyed: Keyed | None) ->
     if keyed is None:
         return checks
     digests = {d.call.number: keyed.digest(d.text) for d in done.decisions if d.action != "keep"}
+    of_input = keyed.of_input(done.transcript)
     wrong = [f"t{unit.number}" for unit in told.out if digests.get(unit.number) != unit.text_digest]
     checks.append(Check("every replacement, byte for byte", not wrong, _some(wrong)))
     if told.started is not None:
-        same = keyed.of_input(done.transcript) == told.started.input_digest
+        same = of_input == told.started.input_digest
         checks.insert(0, Check("input", same, "" if same else "another history than the pass was made from"))
     if isinstance(end, events.Committed):
-        same = keyed.of_output(keyed.of_input(done.transcript), done.transcript, done.ledger) == end.output_digest
+        output = keyed.of_output(of_input, done.transcript, done.ledger, digests.values())
+        same = output == end.output_digest
         checks.append(Check("the whole history, byte for byte", same))
     return checks
 

@@ -13,11 +13,11 @@ __all__ = ["Batch"]
 class Batch:
     """Events of one session, in order."""
 
-    def __init__(self, session: str, lines: list[str]) -> None:
+    def __init__(self, session: str, lines: list[bytes]) -> None:
         self.session = session
         """The digest of the session's name."""
         self.lines = lines
-        """Each event as JSON in one line; what is None is left out."""
+        """Each event as JSON in one line, in UTF-8; what is None is left out."""
 
     def __len__(self) -> int:
         return len(self.lines)

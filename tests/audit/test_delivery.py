@@ -77,7 +77,7 @@ def hanging() -> Batch:
     """One good event, at which a sink can hang."""
     origin = Origin(actor="host", host="", engine_version="0")
     event = SessionEnded(id="0", at=1.0, origin=origin, session="5e55", pass_id="", sequence=1)
-    return Batch("5e55", [event.model_dump_json(exclude_none=True)])
+    return Batch("5e55", [event.model_dump_json(exclude_none=True).encode()])
 
 
 def run(sinks: list[Any], **settings: Any) -> Any:
@@ -133,7 +133,7 @@ def test_what_finds_no_room_is_counted_and_memory_stays_bounded() -> None:
     lane = Lane(hangs, most_waiting=100)
     lane.put(hanging())
     for _ in range(50):
-        lane.put(Batch("5e55", ["no event at all"] * 10))
+        lane.put(Batch("5e55", [b"no event at all"] * 10))
     assert lane.lost >= 390  # at most ten were taken before the lane was full
     hangs.gate.set()
 

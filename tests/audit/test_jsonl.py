@@ -25,11 +25,11 @@ KEY = b"k" * 32
 ORIGIN = Origin(actor="host", host="openai", engine_version="0")
 
 
-def line_of(number: int, session: str = "5e55") -> str:
+def line_of(number: int, session: str = "5e55") -> bytes:
     event = ModelCalled(
         id=f"{number:032x}", at=1.0, origin=ORIGIN, session=session, pass_id="", sequence=number, model="m" * 50
     )
-    return event.model_dump_json(exclude_none=True)
+    return event.model_dump_json(exclude_none=True).encode()
 
 
 def batch_of(count: int, session: str = "5e55", start: int = 0) -> Batch:

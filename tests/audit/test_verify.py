@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jev_engine.audit.chain import Head, seal
+from jev_engine.audit.chain import LINE_END, Head, seal
 from jev_engine.audit.files import anchor_path, read_anchor
 from jev_engine.audit.verify import verify
 from jev_engine.errors import AuditError
@@ -62,17 +62,18 @@ def test_a_line_that_was_made_up_is_found(trail: Path) -> None:
     """Also one whose own hash is right."""
     lines = lines_of(trail)
     chain = json.loads(lines[0])["chain"]
-    made, _ = seal(chain, Head(1, "0" * 64), '{"kind":"committed"}', with_prev=True)
-    trail.write_bytes(b"".join([lines[0], made.encode() + b"\n", *lines[1:]]))
+    event = b'{"kind":"committed"}'
+    start, _ = seal(chain, Head(1, "0" * 64), event, with_prev=True)
+    trail.write_bytes(b"".join([lines[0], start + event + LINE_END, *lines[1:]]))
 
     assert not verify(trail).is_whole
 
 
 def test_an_upkeep_line_that_was_made_up_is_named(trail: Path) -> None:
     """Its hash may be right; what it says of is not there."""
-    for event in ('{"until":7}', '{"until":{"a":1}}', "{}", '{"until":{"a":[1]}}'):
-        made, _ = seal("upkeep", Head(0, "0" * 64), event, with_prev=True)
-        trail.write_text(made + "\n")
+    for event in (b'{"until":7}', b'{"until":{"a":1}}', b"{}", b'{"until":{"a":[1]}}'):
+        start, _ = seal("upkeep", Head(0, "0" * 64), event, with_prev=True)
+        trail.write_bytes(start + event + LINE_END)
         assert not verify(trail).is_whole
 
 
@@ -94,12 +95,12 @@ def test_a_chain_written_anew_is_found_by_the_anchor(trail: Path) -> None:
     made = []
     for line in lines_of(trail):
         found = json.loads(line)
-        event = json.dumps({**found["event"], "at": 1.0})
+        event = json.dumps({**found["event"], "at": 1.0}).encode()
         sealed, heads[found["chain"]] = seal(
             found["chain"], heads.get(found["chain"], Head(0, "0" * 64)), event, with_prev=found["n"] == 1
         )
-        made.append(sealed + "\n")
-    trail.write_text("".join(made))
+        made.append(sealed + event + LINE_END)
+    trail.write_bytes(b"".join(made))
 
     assert verify(trail).is_whole
     assert [fault.what for fault in verify(trail, read_anchor(anchor_path(trail))).faults if "anew" in fault.what]
