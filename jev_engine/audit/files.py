@@ -85,15 +85,18 @@ def write_anchor(path: Path, heads: Mapping[str, Head]) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file aside and put it in place, mode 0600: whoever reads it finds the old one or the new one."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = f"{path}.{os.getpid()}.part"
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        part.replace(path)
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+        finally:
+            os.close(handle)
+        os.replace(part, path)  # noqa: PTH105  # a Path costs more than the call, once a pass
     except BaseException:
         with suppress(OSError):
-            part.unlink()
+            os.unlink(part)  # noqa: PTH108  # see above
         raise
 
 
