@@ -155,8 +155,7 @@ def stakes_of(p_result: float, tokens: int, freed_tokens: int, config: EngineCon
     Loss: p times (`miss_cost` extra calls, each reading a context at the trigger and writing an answer, plus fetching
     the result again). Gain: what the freed tokens would have cost to read over the calls still expected.
     """
-    context_tokens = config.trigger_share * config.window_tokens
-    call_cost = config.read_price * context_tokens + config.output_price * ANSWER_TOKENS
+    call_cost = config.read_price * config.trigger_share * config.window_tokens + config.output_price * ANSWER_TOKENS
     loss = p_result * (config.miss_cost * call_cost + config.write_price * min(tokens, REFETCH_TOKENS))
     return loss, config.read_price * freed_tokens * config.horizon_calls
 

@@ -154,15 +154,17 @@ class Pass:
             return Verdict()
         version = getattr(judge, "version", judge.name)
         under = f"{goal or self._first_words()}\0{focus or ''}"
-        paid = self.paid if self.paid is not None and not judge.is_calibrated else PaidAnswers()
-        known = paid.known(version, under, [call.key for call in candidates])
-        asked = [call for call in candidates if call.key not in known]
+        # Answers of a calibrated judge change with age, as the local judge's do: only others are kept.
+        paid = None if judge.is_calibrated else self.paid
+        known = {} if paid is None else paid.known(version, under, [call.key for call in candidates])
+        asked = [call for call in candidates if call.key not in known] if known else candidates
         self.stats.is_calibrated = judge.is_calibrated
         self._judge_name = judge.name
         self.trail.asking(judge.name, str(version), len(asked), len(known), may_wait=not judge.is_calibrated)
         verdict = await self._ask(judge, asked, goal, focus) if asked else Verdict()
-        paid.add(version, under, verdict.answers)
-        verdict.answers = {**known, **paid.known(version, under, verdict.answers)}
+        if paid is not None:
+            paid.add(version, under, verdict.answers)
+            verdict.answers = {**known, **paid.known(version, under, verdict.answers)}
         _take(verdict, self.stats)
         self.stats.remembered = len(known)
         self.trail.judged(judge.name, verdict)
