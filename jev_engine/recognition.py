@@ -14,6 +14,9 @@ from jev_engine.transcript import ToolCall, Transcript
 
 __all__ = ["find_markers", "find_pages", "session_of"]
 
+# How every text of ours begins, markers and the notes behind pages alike.
+OURS = "[jev-engine"
+
 
 def session_of(transcript: Transcript) -> str:
     """A name for a session nobody named: a digest of how it began, so that all its passes get the same one."""
@@ -33,11 +36,12 @@ async def find_markers(
     """
     # A longer result only quotes a marker: what we leave in place of an original is never so long.
     longest = kept_chars + 2 * NOTE_REACH_CHARS
+    calls = [c for c in transcript.calls if c.result and len(c.result) <= longest and OURS in c.result]
     seen: dict[str, ToolCall] = {
         reference: call
         # A quote stands behind the marker it quotes, so the first of several counts.
-        for call in reversed(transcript.calls)
-        if call.result and len(call.result) <= longest and (reference := find_reference(call.result)) is not None
+        for call in reversed(calls)
+        if (reference := find_reference(call.result or "")) is not None
     }
     if not seen:
         return ledger
@@ -55,7 +59,8 @@ async def find_markers(
 
 async def find_pages(calls: Iterable[ToolCall], store: OriginalStore) -> dict[int, str]:
     """Calls whose result is a page of an original the store has, each with the original's reference."""
-    pages = {c.number: ref for c in calls if c.result and (ref := expanded_reference(c.result)) is not None}
+    ours = [call for call in calls if call.result and OURS in call.result[-NOTE_REACH_CHARS:]]
+    pages = {call.number: ref for call in ours if (ref := expanded_reference(call.result or "")) is not None}
     if not pages:
         return {}
     try:
