@@ -8,8 +8,7 @@
     ├── JudgeError           a judge could not answer
     │   ├── JudgeUnavailable   nobody answered in time
     │   ├── BadAnswer          an answer broke the contract; its request is void
-    │   ├── RequestTooLarge    the asker takes only smaller requests; the judge asks again in halves
-    │   └── StateTooLarge      a state cannot be made small enough for the asker
+    │   └── RequestTooLarge    the asker takes only smaller requests; the judge asks again in halves
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
     ├── AuditError           a trail cannot be read or written, or a required sink did not take its events
     └── StoreError           originals could not be saved or read
@@ -17,7 +16,7 @@
         ├── OriginalExpired
         └── OriginalUnreadable
 
-`ContextEngine.compress` catches all of them and returns the untouched history with the reason, unless asked to raise.
+`ContextEngine.compress` catches all of them and returns the untouched history with the reason.
 """
 
 from __future__ import annotations
@@ -68,10 +67,6 @@ class BadAnswer(JudgeError):
 
 class RequestTooLarge(JudgeError):
     """An asker refused a request for its size; the same questions may fit a smaller one."""
-
-
-class StateTooLarge(JudgeError):
-    """A state cannot be made small enough for the asker's budget."""
 
 
 class RebuildError(JevEngineError):

@@ -59,10 +59,9 @@ class Pins:
         return dict(Counter(self.reasons.values()).most_common())
 
 
-def pin(transcript: Transcript, config: EngineConfig, *, only_from_row: int = 0, rules: Sequence[PinRule] = ()) -> Pins:
+def pin(transcript: Transcript, config: EngineConfig, *, rules: Sequence[PinRule] = ()) -> Pins:
     """Sort the units of a history into candidates and pinned ones.
 
-    `only_from_row` is the start of the working zone: units before it are pinned as frozen.
     A rule that raises pins the unit it was asked about.
     """
     pins = Pins()
@@ -87,8 +86,6 @@ def pin(transcript: Transcript, config: EngineConfig, *, only_from_row: int = 0,
             reason = "first message"
         elif index >= tail_start and (index >= first_newest or call.row in newest or call.result_row in newest):
             reason = "newest"
-        elif call.row < only_from_row:
-            reason = "frozen"
         elif protected_ids and (call.label in protected_ids or call.call_id in protected_ids):
             reason = "protected id"
         elif tool_pattern is not None and tool_pattern.fullmatch(call.tool.lower()):

@@ -388,9 +388,3 @@ def abridged(entry: Entry) -> Entry:
     short = copy.copy(entry)
     short.text = abridge(entry.text)
     return short
-
-
-def plain_state(state: State) -> dict[str, Any]:
-    """The state as Python values, for people and for tests."""
-    value = json.loads(state.text)
-    return dict(value)

@@ -17,10 +17,10 @@ from jev_engine_adapters.openai import adapter
 BARE = {"pin_newest_calls": 0, "pin_short_chars": 0}
 
 
-def pins_of(*rows: Any, rules: Any = (), only_from_row: int = 0, **settings: Any) -> Pins:
+def pins_of(*rows: Any, rules: Any = (), **settings: Any) -> Pins:
     transcript = adapter.read(history(user("Go."), *rows))
     assign_keys(transcript, Ledger())
-    return pin(transcript, make_config(**{**BARE, **settings}), rules=rules, only_from_row=only_from_row)
+    return pin(transcript, make_config(**{**BARE, **settings}), rules=rules)
 
 
 def reason_for(
@@ -136,15 +136,6 @@ def test_what_is_out_is_out() -> None:
     pins = pin(transcript, make_config(**BARE))
 
     assert pins.reasons == {1: "already out"}
-
-
-def test_the_frozen_zone_is_not_judged() -> None:
-    """Units before the first row of the working zone."""
-    rows = [row for n in range(3) for row in (call("a", n=n), result(long_text(str(n))))]
-    pins = pins_of(*rows, only_from_row=3)
-
-    assert pins.reasons == {1: "frozen"}
-    assert [c.label for c in pins.candidates] == ["t2", "t3"]
 
 
 def test_the_first_message_is_protected_where_it_holds_a_call() -> None:

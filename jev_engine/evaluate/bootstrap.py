@@ -97,11 +97,6 @@ class Bootstrap:
             return ratio
         return Measure(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 
-    def difference(self, mine: Floats, base: Floats, form: str = "%") -> Measure:
-        """The difference of two means over sessions, given per session."""
-        gap = mine - base
-        return self._measure(float(gap.mean()), self._weights @ gap / self.count, form)
-
     def _measure(self, value: float, samples: Floats, form: str) -> Measure:
         low, high = np.percentile(samples, [2.5, 97.5])
         return Measure(value, float(low), float(high), form)
