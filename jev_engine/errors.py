@@ -10,6 +10,7 @@
     │   ├── BadAnswer          an answer broke the contract; its request is void
     │   └── RequestTooLarge    the asker takes only smaller requests; the judge asks again in halves
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
+    ├── HostError            a host cannot be set up, removed or looked at
     ├── AuditError           a trail cannot be read or written, or a required sink did not take its events
     └── StoreError           originals could not be saved or read
         ├── OriginalNotFound
@@ -71,6 +72,10 @@ class RequestTooLarge(JudgeError):
 
 class RebuildError(JevEngineError):
     """The rebuilt history differs from the input by more than its edits."""
+
+
+class HostError(JevEngineError):
+    """A host cannot be set up, removed or looked at."""
 
 
 class AuditError(JevEngineError):

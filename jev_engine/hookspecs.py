@@ -57,3 +57,8 @@ def register_redactors(register: Callable[[Any], None]) -> None:
     A redactor gets a text and returns it without secrets; it runs after the built-in one. What it raises stops the
     request: nothing is sent.
     """
+
+
+@hookspec
+def register_hosts(register: Callable[[Any], None]) -> None:
+    """Register what sets up a host: `register(integration)`, see `jev_engine.hosts.HostIntegration`."""

@@ -1,4 +1,4 @@
-"""Finding adapters, judges, stores, sinks and pin rules: built in, or from plugins.
+"""Finding adapters, hosts, judges, stores, sinks and pin rules: built in, or from plugins.
 
 Entry points of the group `jev_engine` are loaded one at a time: a broken one is named, the others work.
 """
@@ -14,6 +14,7 @@ import pluggy
 from jev_engine import hookspecs
 from jev_engine.errors import UnknownAdapter
 from jev_engine.host import Adapter
+from jev_engine.hosts import HostIntegration
 from jev_engine.pinning import PinRule
 
 __all__ = ["BrokenPlugin", "Plugins", "load_plugins"]
@@ -21,6 +22,12 @@ __all__ = ["BrokenPlugin", "Plugins", "load_plugins"]
 GROUP = "jev_engine"
 # Name and module of the adapters in this distribution; a module is imported when its adapter is asked for.
 BUILT_IN = {"openai": "jev_engine_adapters.openai", "claude-code": "jev_engine_adapters.claude_code"}
+# Name and module of what sets up, checks and removes each host; the module has an attribute `integration`.
+HOSTS = {
+    "hermes": "jev_engine_adapters.hermes.install",
+    "claude-code": "jev_engine_adapters.claude_code.install",
+    "gateway": "jev_engine_adapters.anthropic.install",
+}
 # Order of sniffing: a session file of Claude Code is the narrower form.
 SNIFF_ORDER = ("claude-code", "openai")
 
@@ -44,6 +51,7 @@ class Plugins:
         self.stores: dict[str, Callable[[], Any]] = {}
         self.sinks: list[Any] = []
         self.pins: list[PinRule] = []
+        self.hosts: dict[str, HostIntegration] = {}
         self.redactors: list[Callable[[str], str]] = []
         self.broken: list[BrokenPlugin] = []
 
@@ -60,6 +68,7 @@ class Plugins:
                 ("register_event_sinks", self.sinks.append),
                 ("register_pins", self.pins.append),
                 ("register_redactors", self.redactors.append),
+                ("register_hosts", self._add_host),
             ):
                 self._call(hook, registered, register)
         except Exception as error:  # noqa: BLE001  # a plugin is somebody else's: whatever it raises, it is named
@@ -71,6 +80,9 @@ class Plugins:
 
     def _add_adapter(self, adapter: Adapter) -> None:
         self._adapters[adapter.name] = adapter
+
+    def _add_host(self, integration: HostIntegration) -> None:
+        self.hosts[integration.name] = integration
 
     def _note(self, name: str, reason: str) -> None:
         broken = BrokenPlugin(name, reason)
@@ -105,6 +117,22 @@ class Plugins:
     def adapter_names(self) -> tuple[str, ...]:
         """Names of all adapters, built in and registered."""
         return tuple(sorted({*BUILT_IN, *self._adapters}))
+
+    def host(self, name: str) -> HostIntegration:
+        """What sets up the host of that name; raises UnknownAdapter."""
+        if name in self.hosts:
+            return self.hosts[name]
+        module = HOSTS.get(name)
+        if module is None:
+            known = self.host_names()
+            raise UnknownAdapter(f"no host goes by {name!r}; known are {', '.join(known)}", known=known)
+        found: HostIntegration = importlib.import_module(module).integration
+        self.hosts[name] = found
+        return found
+
+    def host_names(self) -> tuple[str, ...]:
+        """Names of all hosts that can be set up, built in and registered."""
+        return tuple(sorted({*HOSTS, *self.hosts}))
 
     def sniff(self, messages: Sequence[Any]) -> Adapter | None:
         """The first adapter that recognises the form, registered ones before those built in."""

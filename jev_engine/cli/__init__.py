@@ -22,6 +22,7 @@ from jev_engine.cli.inspect import inspect
 from jev_engine.cli.learn import learn
 from jev_engine.cli.restore import restore
 from jev_engine.cli.search import search
+from jev_engine.cli.setup import remove, setup
 from jev_engine.cli.show import plain
 from jev_engine.cli.store import store
 from jev_engine.errors import JevEngineError
@@ -79,5 +80,9 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (compress, inspect, restore, expand, search, store, audit, doctor, evaluate, learn, calibrate):
+for command in (
+    *(compress, inspect, restore, expand, search, store, audit),
+    *(setup, doctor, remove),
+    *(evaluate, learn, calibrate),
+):
     main.add_command(command)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import click
 
 from jev_engine.cli import options
+from jev_engine.cli.setup import find_host, given_options, option_option
 from jev_engine.cli.show import console_for, emit, plain
+from jev_engine.hosts import Finding
 
 __all__ = ["doctor"]
 
@@ -21,69 +23,75 @@ DEPENDENCIES = ("anyio", "click", "httpx", "platformdirs", "pluggy", "pydantic",
 STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}
 
 
-class Check(NamedTuple):
-    """One finding."""
-
-    what: str
-    state: Literal["ok", "note", "bad"]
-    text: str
-
-
 @click.command()
+@click.argument("host", required=False)
+@option_option
 @options.store_option
+@options.json_option
 @click.pass_context
-def doctor(ctx: click.Context, store: str | None) -> None:
+def doctor(ctx: click.Context, host: str | None, pairs: tuple[str, ...], store: str | None, as_json: bool) -> None:  # noqa: FBT001
     """Check this installation: Python, packages, plugins, the store, and a small pass from end to end.
 
+    With HOST (hermes, claude-code, gateway): is jev-engine in use there, and if not, why?
     Writes nothing. Ends with 1 where something has to be repaired.
 
     \b
     Examples:
       jev-engine doctor
       jev-engine doctor --store /backup/originals.sqlite3
+      jev-engine doctor hermes
     """  # noqa: D301  # \b keeps click from wrapping the examples
     from rich.table import Table  # noqa: PLC0415  # costs 60 ms
     from rich.text import Text  # noqa: PLC0415
 
+    if host is None:
+        checks = [*python(), *packages(), *plugins(), *originals(store), *self_test()]
+    else:
+        integration = find_host(host)
+        checks = list(integration.doctor(given_options(integration, pairs)))
+    bad = sum(check.state == "bad" for check in checks)
+    if as_json:
+        click.echo(json.dumps([check._asdict() for check in checks]))
+        ctx.exit(1 if bad else 0)
     console = console_for(sys.stdout)
-    checks = [*python(), *packages(), *plugins(), *originals(store), *self_test()]
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for check in checks:
         grid.add_row(Text(check.state, style=STYLES[check.state]), Text(check.what), Text(plain(check.text)))
-    bad = sum(check.state == "bad" for check in checks)
     emit(console, grid, "", Text(f"{bad} to repair, see above." if bad else "All is well.", style="bold"))
     ctx.exit(1 if bad else 0)
 
 
-def python() -> Iterator[Check]:
+def python() -> Iterator[Finding]:
     """The interpreter."""
     is_new = sys.version_info[:2] >= OLDEST_PYTHON
     text = f"{platform.python_version()} at {sys.executable}"
-    yield Check("python", "ok" if is_new else "bad", text if is_new else f"{text}: 3.11 or newer is needed")
+    yield Finding("python", "ok" if is_new else "bad", text if is_new else f"{text}: 3.11 or newer is needed")
 
 
-def packages() -> Iterator[Check]:
+def packages() -> Iterator[Finding]:
     """The packages this one needs, with their versions."""
     from importlib import metadata  # noqa: PLC0415  # costs 20 ms
 
     from jev_engine import __version__  # noqa: PLC0415  # the package itself, not its name
 
-    yield Check("jev-engine", "ok", f"{__version__} at {Path(__file__).parent.parent}")
+    yield Finding("jev-engine", "ok", f"{__version__} at {Path(__file__).parent.parent}")
     found, missing = [], []
     for name in DEPENDENCIES:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             missing.append(name)
-    yield Check("packages", "ok", ", ".join(found))
+    yield Finding("packages", "ok", ", ".join(found))
     if missing:
-        yield Check("packages", "bad", f"missing: {', '.join(missing)}; install them: pip install {' '.join(missing)}")
+        yield Finding(
+            "packages", "bad", f"missing: {', '.join(missing)}; install them: pip install {' '.join(missing)}"
+        )
 
 
-def plugins() -> Iterator[Check]:
+def plugins() -> Iterator[Finding]:
     """Adapters, and plugins that work or do not."""
     from importlib import metadata  # noqa: PLC0415  # costs 20 ms
 
@@ -95,16 +103,16 @@ def plugins() -> Iterator[Check]:
         try:
             loaded.adapter(name)
         except (ImportError, JevEngineError) as error:
-            yield Check("adapter", "bad", f"{name} cannot be loaded: {error}; install jev-engine again")
-    yield Check("adapters", "ok", ", ".join(loaded.adapter_names()))
+            yield Finding("adapter", "bad", f"{name} cannot be loaded: {error}; install jev-engine again")
+    yield Finding("adapters", "ok", ", ".join(loaded.adapter_names()))
     broken = {each.name for each in loaded.broken}
     working = sorted(point.name for point in metadata.entry_points(group=GROUP) if point.name not in broken)
-    yield Check("plugins", "ok", ", ".join(working) or "none installed")
+    yield Finding("plugins", "ok", ", ".join(working) or "none installed")
     for each in loaded.broken:
-        yield Check("plugin", "note", f"{each.name} does not work and is left out: {each.reason}")
+        yield Finding("plugin", "note", f"{each.name} does not work and is left out: {each.reason}")
 
 
-def originals(store: str | None) -> Iterator[Check]:
+def originals(store: str | None) -> Iterator[Finding]:
     """The store: where it is, whether it can be read, and who else may read it."""
     from jev_engine.cli.opening import wait_for  # noqa: PLC0415  # as the imports below
     from jev_engine.errors import StoreError  # noqa: PLC0415  # the engine, only where something is done
@@ -112,20 +120,20 @@ def originals(store: str | None) -> Iterator[Check]:
 
     path = SqliteStore(store).path
     if not path.exists():
-        yield Check("store", "ok", f"{path} (made when something is stored for the first time)")
+        yield Finding("store", "ok", f"{path} (made when something is stored for the first time)")
         return
     try:
         wait_for(SqliteStore(path).known(["jx-none"]))
     except StoreError as error:
-        yield Check("store", "bad", str(error))
+        yield Finding("store", "bad", str(error))
         return
-    yield Check("store", "ok", f"{path}, {path.stat().st_size:,} bytes")
+    yield Finding("store", "ok", f"{path}, {path.stat().st_size:,} bytes")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        yield Check("store", "bad", f"others can read it (mode {mode:04o}); run: chmod 600 {path}")
+        yield Finding("store", "bad", f"others can read it (mode {mode:04o}); run: chmod 600 {path}")
 
 
-def self_test() -> Iterator[Check]:
+def self_test() -> Iterator[Finding]:
     """A pass over a small history, in memory, and everything back again."""
     from jev_engine.cli.opening import wait_for  # noqa: PLC0415  # as the imports below
     from jev_engine.engine import ContextEngine  # noqa: PLC0415  # the engine, only where something is done
@@ -140,6 +148,6 @@ def self_test() -> Iterator[Check]:
     done = wait_for(engine.compress(messages, host="openai", force=True))
     back = wait_for(engine.restore(done.messages, host="openai"))
     if done.changed and back.messages == messages:
-        yield Check("self-test", "ok", f"{done.stats.calls} calls, {done.reason}, and all of it restored")
+        yield Finding("self-test", "ok", f"{done.stats.calls} calls, {done.reason}, and all of it restored")
     else:
-        yield Check("self-test", "bad", f"{done.outcome}: {done.reason}; please report this with the lines above")
+        yield Finding("self-test", "bad", f"{done.outcome}: {done.reason}; please report this with the lines above")
