@@ -4,6 +4,7 @@
     python benchmarks/audit.py --events 1000000    so many events, rotated within the limit, and verified
 
 Overhead is CPU time of the process, all threads, of a first pass with the trail less one without: the median of pairs.
+The anchor of the trail lies in a store, as it does for the command.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ratios import synthetic
 
 from jev_engine import ContextEngine, make_config
-from jev_engine.audit.files import read_anchor, trail_files
+from jev_engine.audit.anchor import StoreAnchor
+from jev_engine.audit.files import trail_files
 from jev_engine.audit.jsonl import JsonlSink
 from jev_engine.audit.verify import verify
+from jev_engine.store.sqlite import SqliteStore
 from jev_engine.testing import ScriptedJudge
 
 OVERHEAD = 0.3
@@ -55,7 +58,9 @@ def overhead(calls: int, runs: int) -> float:
     messages = synthetic(calls)
     trips, extra = [], []
     with tempfile.TemporaryDirectory() as folder:
-        sink = JsonlSink(Path(folder) / "trail.jsonl", key=b"k" * 32)
+        trail = Path(folder) / "trail.jsonl"
+        anchor = StoreAnchor(SqliteStore(Path(folder) / "originals.sqlite3"), trail)
+        sink = JsonlSink(trail, key=b"k" * 32, anchor=anchor)
         for _ in range(runs + 1):
             start = time.process_time()
             json.loads(json.dumps(messages))
@@ -85,7 +90,7 @@ def many(events: int) -> None:
         sink.close()
         seconds = time.monotonic() - start
         size = sum(each.stat().st_size for each in trail_files(path))
-        found = verify(path, read_anchor(sink.anchor))
+        found = verify(path, sink.anchor.read())
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         verdict = "ok" if size <= limit * files and found.is_whole else "FAILED"
         print(f"{events:,} events in {seconds:.1f} s: {len(trail_files(path))} files of {limit * files / 2**20:.0f} MB")

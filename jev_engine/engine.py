@@ -14,6 +14,7 @@ r"""The engine: messages in, a shorter history out, and everything that led to i
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -85,6 +86,12 @@ class ContextEngine:
         self._keys = KeyCache()
         self._costs = CostCache()
 
+    def with_config(self, config: EngineConfig) -> ContextEngine:
+        """This engine with other settings; judge, store, sinks and caches are shared."""
+        other = copy.copy(self)
+        other.config = config
+        return other
+
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         """Whether a prompt of so many tokens calls for a pass; False where the number is not known."""
         return prompt_tokens is not None and is_due(prompt_tokens, self.config)
@@ -103,16 +110,17 @@ class ContextEngine:
         dry_run: bool = False,
         cache_is_cold: bool = False,
         paid: PaidAnswers | None = None,
+        waits_for_host: bool = False,
     ) -> CompressionResult:
         """One pass over a history.
 
         Never raises for what a history, judge or store does: the input object comes back, with outcome and reason.
         `dry_run` decides without storing or changing anything; the result still says what would happen.
         `cache_is_cold` says that the provider holds no prefix any more. `paid` are answers of earlier passes.
+        `waits_for_host` leaves it to the host to say whether the result was taken up, see `CompressionResult.fate`.
         """
-        task = Pass(
-            self.config, messages, self.sinks, force=force, is_dry=dry_run, cache_is_cold=cache_is_cold, paid=paid
-        )
+        flags = {"is_dry": dry_run, "cache_is_cold": cache_is_cold, "waits_for_host": waits_for_host}
+        task = Pass(self.config, messages, self.sinks, force=force, paid=paid, **flags)
         try:
             adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
             transcript = adapter.read(messages)

@@ -65,7 +65,9 @@ class Pass:
         is_dry: bool,
         cache_is_cold: bool = False,
         paid: PaidAnswers | None = None,
+        waits_for_host: bool = False,
     ) -> None:
+        self.waits_for_host = waits_for_host
         self.config = config
         self.messages = messages
         self.is_forced = force
@@ -374,7 +376,8 @@ class Pass:
     ) -> CompressionResult:
         stats = self.stats
         stats.ms = (time.perf_counter() - self._started) * 1_000
-        self.trail.pass_ended(outcome, reason, stats, self.ledger, self.transcript, is_dry=self.is_dry)
+        flags = {"is_dry": self.is_dry, "is_proposal": self.waits_for_host}
+        self.trail.pass_ended(outcome, reason, stats, self.ledger, self.transcript, **flags)
         mapped: list[int | None] = [*range(stats.messages_before)] if index_map is None else index_map
         return CompressionResult(
             messages,
@@ -387,4 +390,5 @@ class Pass:
             self.session,
             self.pins.reasons,
             self.transcript,
+            self.trail,
         )

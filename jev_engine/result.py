@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from jev_engine.decisions import Decision
 from jev_engine.ledger import Ledger
 from jev_engine.transcript import Transcript
 
-__all__ = ["CompressionResult", "CompressionStats", "Outcome"]
+__all__ = ["CompressionResult", "CompressionStats", "Fate", "Outcome"]
 
 Outcome = Literal["committed", "nothing_to_prune", "not_worth_it", "over_capacity", "deferred", "failed"]
 
@@ -112,6 +112,24 @@ class CompressionStats:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+class Fate(Protocol):
+    """What a host can say about a result, once each; the audit trail hears of it."""
+
+    def committed(self) -> None:
+        """It was taken up: only for a pass that was asked to wait for that (`waits_for_host`)."""
+        ...
+
+    def discarded(self, reason: str) -> None:
+        """It was not: only for a pass that was asked to wait for that."""
+        ...
+
+    def handed_over(
+        self, summariser: str, *, messages: int, stored: int, tokens_before: int, tokens_after: int | None = None
+    ) -> None:
+        """The host's own summariser worked on it and replaced so many messages, of which so many were stored first."""
+        ...
+
+
 class CompressionResult(NamedTuple):
     """The outcome of one pass."""
 
@@ -132,6 +150,8 @@ class CompressionResult(NamedTuple):
     """Why a unit was not judged, by call number."""
     transcript: Transcript = Transcript((), [], [], Counter())
     """The input as the engine read it, with every call; empty where it could not be read."""
+    fate: Fate | None = None
+    """Where the host says what became of this result, for the audit trail."""
 
     def onto(self, messages: Sequence[Any]) -> CompressionResult:
         """This result for a history that has grown since: rows added meanwhile follow unchanged.
@@ -146,10 +166,13 @@ class CompressionResult(NamedTuple):
         if len(messages) < made_from or any(
             new is not old and new != old for new, old in zip(messages, given[:made_from], strict=False)
         ):
+            reason = "the history changed while the pass ran; its result was discarded"
+            if self.fate is not None:
+                self.fate.discarded(reason)
             return self._replace(
                 messages=messages,
                 outcome="failed",
-                reason="the history changed while the pass ran; its result was discarded",
+                reason=reason,
                 index_map=list(range(len(messages))),
             )
         if self.messages is given:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from jev_engine.audit.anchor import StoreAnchor
 from jev_engine.audit.jsonl import JsonlSink
 from jev_engine.config import EngineConfig
 from jev_engine.engine import ContextEngine
@@ -94,8 +95,12 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: cannot be read as settings: {error}; mend it or move it away") from error
 
 
-def open_engine(settings: UserSettings, *, sinks: Sequence[Any] = (), **given: Any) -> ContextEngine:
+def open_engine(
+    settings: UserSettings, *, key: str | None = None, sinks: Sequence[Any] = (), **given: Any
+) -> ContextEngine:
     """An engine with the user's judge, store, trail, plugins and project memory; `given` are settings that come first.
+
+    `key` is for the judge; without it, the environment's is taken.
 
     Project memory that cannot be used is left aside. Raises ConfigError for a judge that is none, AuditError where the
     trail's key cannot be read.
@@ -105,12 +110,17 @@ def open_engine(settings: UserSettings, *, sinks: Sequence[Any] = (), **given: A
         memories = Memories.load(memory_path(), VERSION)
     except StoreError:
         memories = None
-    trail = () if settings.audit is None else (JsonlSink(settings.audit.expanduser()),)
+    store = SqliteStore(None if settings.store is None else settings.store.expanduser())
+    trail = [] if settings.audit is None else [_trail(settings.audit.expanduser(), store)]
     return ContextEngine(
         config=settings.for_engine(**given),
-        judge=make_judge(settings.judge, settings.endpoint, redactors=plugins.redactors),
-        store=SqliteStore(None if settings.store is None else settings.store.expanduser()),
+        judge=make_judge(settings.judge, settings.endpoint, key=key, redactors=plugins.redactors),
+        store=store,
         plugins=plugins,
         sinks=(*trail, *sinks),
         memories=memories,
     )
+
+
+def _trail(path: Path, store: SqliteStore) -> JsonlSink:
+    return JsonlSink(path, anchor=StoreAnchor(store, path))

@@ -40,8 +40,8 @@ class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
     __slots__ = (
-        "_delivery", "_gone", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_sequence", "_session",
-        "_verdict", "_version", "host", "is_pass",
+        "_delivery", "_gone", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_proposal",
+        "_sequence", "_session", "_verdict", "_version", "host", "is_pass",
     )  # fmt: skip
 
     def __init__(self, sinks: Iterable[Any], *, host: str = "", is_pass: bool = True) -> None:
@@ -58,6 +58,7 @@ class Trail:
         self._verdict = Verdict()
         self._version: str | None = None
         self._has_ended = False
+        self._proposal: dict[str, Any] | None = None
         self.host = host
         self.is_pass = is_pass
 
@@ -241,8 +242,9 @@ class Trail:
         transcript: Transcript,
         *,
         is_dry: bool,
+        is_proposal: bool = False,
     ) -> None:
-        """Committed, discarded or abandoned."""
+        """Committed, discarded or abandoned; what is only proposed waits for `committed` or `discarded`."""
         if not self._delivery:
             return
         if outcome == "failed":
@@ -251,22 +253,53 @@ class Trail:
         elif is_dry or outcome not in ("committed", "over_capacity"):
             told = f"dry run: {reason}" if is_dry else reason
             misses = stats.expected_misses
-            facts = {"freed_tokens": stats.freed_tokens, "expected_misses": misses, "ms": stats.ms}
-            self._end(events.Discarded, outcome=outcome, reason=told, **facts)
+            little = {"freed_tokens": stats.freed_tokens, "expected_misses": misses, "ms": stats.ms}
+            self._end(events.Discarded, outcome=outcome, reason=told, **little)
         else:
-            self._end(
-                events.Committed,
-                outcome=outcome,
-                reason=reason,
-                freed_tokens=stats.freed_tokens,
-                tokens_before=stats.tokens_before,
-                tokens_after=stats.tokens_after,
-                messages_after=stats.messages_after,
-                expected_misses=stats.expected_misses,
-                output_digest=self._keyed.of_output(self._input, transcript, ledger, self._gone),
-                ms=stats.ms,
-                warnings=len(stats.warnings),
-            )
+            facts: dict[str, Any] = {
+                "outcome": outcome,
+                "reason": reason,
+                "freed_tokens": stats.freed_tokens,
+                "tokens_before": stats.tokens_before,
+                "tokens_after": stats.tokens_after,
+                "messages_after": stats.messages_after,
+                "expected_misses": stats.expected_misses,
+                "output_digest": self._keyed.of_output(self._input, transcript, ledger, self._gone),
+                "ms": stats.ms,
+                "warnings": len(stats.warnings),
+            }
+            if is_proposal:
+                self._proposal = facts
+            else:
+                self._end(events.Committed, **facts)
+
+    def committed(self) -> None:
+        """The host took up what the pass proposed; without a proposal, nothing is told."""
+        facts, self._proposal = self._proposal, None
+        if facts is not None:
+            self._end(events.Committed, **facts)
+
+    def discarded(self, reason: str) -> None:
+        """The host did not take up what the pass proposed; without a proposal, nothing is told."""
+        facts, self._proposal = self._proposal, None
+        if facts is not None:
+            told = {name: facts[name] for name in ("outcome", "freed_tokens", "expected_misses", "ms")}
+            self._end(events.Discarded, reason=reason, **told)
+
+    def handed_over(
+        self, summariser: str, *, messages: int, stored: int, tokens_before: int, tokens_after: int | None = None
+    ) -> None:
+        """The host's summariser replaced so many messages of the pruned history, of which so many were stored first."""
+        self.emit(
+            events.HandedOver,
+            actor="host",
+            summariser=plain_name(summariser),
+            messages=messages,
+            stored=stored,
+            tokens_before=tokens_before,
+            tokens_after=tokens_after,
+        )
+        self.hand_over()
 
     def abandoned(self, reason: str) -> None:
         """A pass was cancelled. Its sinks are not waited for."""

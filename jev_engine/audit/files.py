@@ -1,15 +1,14 @@
-"""The files of a trail: the one that is written, those before it, the anchor beside them, and the lock."""
+"""The files of a trail: the one that is written, those before it, and the lock."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jev_engine.audit.chain import Head, Line, parse
+from jev_engine.audit.chain import Line, parse
 from jev_engine.errors import AuditError
 
 try:
@@ -18,23 +17,15 @@ except ImportError:  # Windows: one process at a time, as before there were lock
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "anchor_path",
     "locked",
     "older_files",
-    "read_anchor",
     "read_lines",
     "trail_files",
-    "write_anchor",
     "write_whole",
 ]
 
 NUMBERED = re.compile(r"\.(\d{6,})$")
 NEWEST_BYTES = 1 << 20
-
-
-def anchor_path(path: Path) -> Path:
-    """Beside the trail, unless somebody keeps it elsewhere: count and head of every chain."""
-    return path.with_name(path.name + ".anchor")
 
 
 def older_files(path: Path) -> list[Path]:
@@ -65,22 +56,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes, Line | None]]:
                     yield number, raw, parse(raw) if raw.endswith(b"\n") else None
     except OSError as error:
         raise AuditError(f"trail {str(path)!r}: {error.strerror or error}") from error
-
-
-def read_anchor(path: Path) -> dict[str, Head]:
-    """Heads by chain; empty where there is no anchor, AuditError where it is none."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text())
-        return {str(chain): Head(int(count), str(head)) for chain, (count, head) in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise AuditError(f"anchor {str(path)!r} cannot be read: {type(error).__name__}") from error
-
-
-def write_anchor(path: Path, heads: Mapping[str, Head]) -> None:
-    """Replace the anchor in one go."""
-    write_whole(path, json.dumps({chain: list(head) for chain, head in heads.items()}).encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:

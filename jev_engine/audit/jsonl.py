@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from jev_engine.audit.anchor import Anchor, FileAnchor
 from jev_engine.audit.chain import LINE_END, START, Head, seal
 from jev_engine.audit.files import (
-    anchor_path,
     locked,
     older_files,
-    read_anchor,
     read_lines,
     trail_files,
-    write_anchor,
     write_whole,
 )
 from jev_engine.audit.keys import default_key_path, read_key
@@ -47,8 +45,9 @@ class JsonlSink:
     """Appends events to a file.
 
     `key` keys the digests in events; without it the one in the user's data folder is used, and made if need be.
-    `anchor` is where count and head of each chain are kept, beside the trail unless named: kept elsewhere, it also
-    shows what somebody cut off the end of both. Raises AuditError where the key cannot be read.
+    `anchor` is where count and head of each chain are kept: a file beside the trail unless given, `StoreAnchor` for the
+    store. Kept apart, it also shows what somebody cut off the end of both. Raises AuditError where the key cannot be
+    read.
     """
 
     name = "jsonl"
@@ -60,13 +59,13 @@ class JsonlSink:
         key: bytes | None = None,
         max_bytes: int = MAX_BYTES,
         max_files: int = MAX_FILES,
-        anchor: str | os.PathLike[str] | None = None,
+        anchor: Anchor | None = None,
     ) -> None:
         self.path = Path(path)
         self.key = read_key(default_key_path()) if key is None else key
         self.max_bytes = max_bytes
         self.max_files = max(1, max_files)
-        self.anchor = anchor_path(self.path) if anchor is None else Path(anchor)
+        self.anchor = FileAnchor.beside(self.path) if anchor is None else anchor
         self._lock = threading.Lock()
         self._heads: dict[str, Head] = {}
         self._in_file: set[str] = set()
@@ -94,7 +93,7 @@ class JsonlSink:
             if not self._is_anchored:
                 with locked(self.path):
                     self._look()
-                    write_anchor(self.anchor, self._heads)
+                    self.anchor.write(self._heads)
                     self._is_anchored = True
 
     def close(self) -> None:
@@ -102,6 +101,7 @@ class JsonlSink:
         self.flush()
         with self._lock:
             self._let_go()
+            self.anchor.close()
 
     def _write(self, chain: str, events: Sequence[bytes]) -> None:
         with self._lock, locked(self.path):
@@ -153,7 +153,7 @@ class JsonlSink:
                 return
         self._let_go()
         self._process = os.getpid()
-        self._heads = read_anchor(self.anchor)
+        self._heads = self.anchor.read()
         files = trail_files(self.path)
         # Without an anchor every file is read; with one, the newest two hold what it does not know yet.
         for file in files if not self._heads else files[-2:]:
@@ -200,7 +200,7 @@ class JsonlSink:
                 if chain != UPKEEP and self._heads.get(chain) == end:
                     del self._heads[chain]
         # From here on the newest two files hold all that the anchor does not know.
-        write_anchor(self.anchor, self._heads)
+        self.anchor.write(self._heads)
 
 
 def _ends_of(files: Sequence[Path]) -> dict[str, Head]:
@@ -244,5 +244,5 @@ def purge_session(sink: JsonlSink, chain: str) -> int:
         sink._open()  # noqa: SLF001
         sink._in_file.discard(chain)  # noqa: SLF001
         sink._note(_gone({chain: end}, "purged"))  # noqa: SLF001
-        write_anchor(sink.anchor, sink._heads)  # noqa: SLF001
+        sink.anchor.write(sink._heads)  # noqa: SLF001
     return taken

@@ -66,12 +66,19 @@ class RecordedJudge:
 
 
 class RecordedStore(MemoryStore):
-    """Gives units the references they had, and knows the markers of earlier passes."""
+    """Gives units the references they had, and knows the markers of earlier passes.
 
-    def __init__(self, references: Mapping[str, str], known: Mapping[str, int]) -> None:
+    `chars` are lengths by reference, as the trail tells them; `keys` are unit keys by reference, as far as the real
+    store still knows them. Without its key a unit gets one of its own, and digests of the input differ.
+    """
+
+    def __init__(
+        self, references: Mapping[str, str], chars: Mapping[str, int], keys: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         self._references = references
-        self._known = known
+        self._chars = chars
+        self._keys = {} if keys is None else keys
 
     def reference(self, session: str, key: str) -> str:
         """The recorded reference; another one for units that had stayed."""
@@ -79,7 +86,9 @@ class RecordedStore(MemoryStore):
 
     async def known(self, references: Any) -> dict[str, tuple[str, int]]:
         """Every reference an earlier pass of the trail gave."""
-        return {each: (f"out-{each}", self._known[each]) for each in references if each in self._known}
+        return {
+            each: (self._keys.get(each, f"out-{each}"), self._chars[each]) for each in references if each in self._chars
+        }
 
 
 def config_of(told: PassTold, **other: Any) -> EngineConfig:

@@ -27,9 +27,12 @@ MOST_LISTED = 60
 
 @click.group()
 @click.option("--file", type=click.Path(dir_okay=False), help="The trail.  [default: audit.jsonl in your data folder]")
+@click.option(
+    "--store", type=click.Path(dir_okay=False), help="The store of originals that was used, if not the one there."
+)
 @click.option("--session", help="Only what this session left: its name, or its keyed digest as `list` shows it.")
 @click.pass_context
-def audit(ctx: click.Context, file: str | None, session: str | None) -> None:
+def audit(ctx: click.Context, file: str | None, store: str | None, session: str | None) -> None:
     """Find out who removed what, on whose answer, and whether it was missed.
 
     A trail holds lengths and keyed digests, not content. `jev-engine compress … --audit FILE` writes one.
@@ -42,7 +45,7 @@ def audit(ctx: click.Context, file: str | None, session: str | None) -> None:
     """  # noqa: D301  # \b keeps click from wrapping the examples
     from jev_engine.audit.keys import default_trail_path  # noqa: PLC0415
 
-    ctx.obj = Given(Path(file) if file else default_trail_path(), session)
+    ctx.obj = Given(Path(file) if file else default_trail_path(), session, store)
 
 
 @audit.command("list")

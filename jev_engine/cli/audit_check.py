@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jev_engine.cli.audit_open import given_trail, reading
+from jev_engine.cli.audit_open import anchor_of, given_trail, reading
 from jev_engine.cli.files import Refused
 from jev_engine.cli.options import json_option
 from jev_engine.cli.show import console_for, emit_facts, number, percent, plain, tally
@@ -23,24 +23,21 @@ FOUND = 1
 
 @click.command()
 @click.option("--anchor", "use_anchor", is_flag=True, help="Also compare with the anchor: only it shows a cut-off end.")
-@click.option("--anchor-file", type=click.Path(dir_okay=False), help="The anchor, where it is kept elsewhere.")
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, anchor_file: str | None, *, use_anchor: bool, as_json: bool) -> None:
+def verify(ctx: click.Context, *, use_anchor: bool, as_json: bool) -> None:
     """Find out whether a trail is what was written. Exit code 1 where it is not.
 
     Finds a changed byte, and lines that were removed, added or reordered; with --anchor also a file that was cut off.
+    The anchor, which is count and head of every chain, lies in the store of originals.
     """
-    from jev_engine.audit.files import anchor_path, read_anchor  # noqa: PLC0415
     from jev_engine.audit.verify import verify as look  # noqa: PLC0415
     from jev_engine.errors import AuditError  # noqa: PLC0415
 
-    path = given_trail(ctx).path
-    beside = Path(anchor_file) if anchor_file else anchor_path(path)
+    given = given_trail(ctx)
+    anchor = anchor_of(given) if use_anchor else None
     try:
-        if (use_anchor or anchor_file) and not beside.exists():
-            raise Refused(f"no anchor at {str(beside)!r}: leave out --anchor, or name it with --anchor-file")
-        found = look(path, read_anchor(beside) if use_anchor or anchor_file else None)
+        found = look(given.path, anchor.read() if anchor is not None else None)
     except AuditError as error:
         raise Refused(str(error)) from None
     if as_json:
@@ -55,7 +52,7 @@ def verify(ctx: click.Context, anchor_file: str | None, *, use_anchor: bool, as_
         later = f", {found.begun_later} sessions begin later, as the upkeep lines say" if found.begun_later else ""
         verdict = "whole" if found.is_whole else "NOT what was written"
         click.echo(f"{verdict}: {found.lines:,} lines in {len(found.heads):,} chains{torn}{later}")
-        if not use_anchor and not anchor_file:
+        if anchor is None:
             click.echo("A file that was cut off at its end looks whole without --anchor.")
     if not found.is_whole:
         ctx.exit(FOUND)
@@ -97,20 +94,28 @@ def stats(ctx: click.Context, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("-n", "lines", type=click.IntRange(min=1), default=20, show_default=True, help="How many events.")
+@click.option("-n", "lines", type=click.IntRange(min=0), default=20, show_default=True, help="How many events.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with events as they are written, until Ctrl-C.")
 @click.pass_context
-def tail(ctx: click.Context, lines: int) -> None:
+def tail(ctx: click.Context, lines: int, *, follow: bool) -> None:
     """Print the newest events, one JSON object a line."""
+    from jev_engine.audit.follow import follow as from_now_on  # noqa: PLC0415
     from jev_engine.audit.records import read_events  # noqa: PLC0415
     from jev_engine.errors import AuditError  # noqa: PLC0415
 
     given = given_trail(ctx)
     try:
+        # Followed from before it is read: nothing that is written meanwhile is missed.
+        later = from_now_on(given.path, given.session) if follow else iter(())
         newest = deque((e for e in read_events(given.path, given.session) if e is not None), maxlen=lines)
+        seen = {event.id for event in newest}
+        for event in newest:
+            click.echo(plain(event.model_dump_json(exclude_none=True)))
+        for event in later:
+            if event.id not in seen:
+                click.echo(plain(event.model_dump_json(exclude_none=True)))
     except AuditError as error:
         raise Refused(str(error)) from None
-    for event in newest:
-        click.echo(plain(event.model_dump_json(exclude_none=True)))
 
 
 @click.command()
@@ -147,14 +152,17 @@ def purge(ctx: click.Context, session: str, *, yes: bool) -> None:
 
     What stays can still be verified: the trail keeps the number and hash of the last line that went.
     """
+    from jev_engine.audit.anchor import StoreAnchor  # noqa: PLC0415
     from jev_engine.audit.jsonl import JsonlSink, purge_session  # noqa: PLC0415
     from jev_engine.audit.verify import verify as look  # noqa: PLC0415
     from jev_engine.errors import AuditError  # noqa: PLC0415
+    from jev_engine.store.sqlite import SqliteStore  # noqa: PLC0415
 
-    path = given_trail(ctx).path
+    given = given_trail(ctx)
+    path = given.path
     try:
         chains = look(path).heads
-        sink = JsonlSink(path)
+        sink = JsonlSink(path, anchor=StoreAnchor(SqliteStore(given.store), path))
         from jev_engine.audit.digests import Keyed  # noqa: PLC0415
 
         chain = session if session in chains else Keyed(sink.key or b"").digest(session)

@@ -10,17 +10,20 @@ import click
 from jev_engine.cli.files import Refused
 
 if TYPE_CHECKING:
+    from jev_engine.audit.anchor import Anchor
     from jev_engine.audit.records import PassTold, TrailRead
     from jev_engine.engine import ContextEngine
+    from jev_engine.store.sqlite import SqliteStore
 
-__all__ = ["Given", "given_trail", "open_trail", "protect_missed", "reading", "wire"]
+__all__ = ["Given", "anchor_of", "given_trail", "open_trail", "protect_missed", "reading", "wire"]
 
 
 class Given(NamedTuple):
     """What stands after `audit` and before the question."""
 
     path: Path
-    session: str | None
+    session: str | None = None
+    store: str | None = None
 
 
 def given_trail(ctx: click.Context) -> Given:
@@ -61,12 +64,37 @@ def open_trail(given: Given, pass_id: str) -> tuple[TrailRead, PassTold]:
         raise Refused(str(error)) from None
 
 
-def wire(engine: ContextEngine, path: str) -> None:
-    """Let an engine write a trail; raises AuditError where the key cannot be read."""
+def wire(engine: ContextEngine, path: str, store: SqliteStore, *, is_dry: bool) -> None:
+    """Let an engine write a trail, with its anchor in the store; raises AuditError where the key cannot be read."""
+    from jev_engine.audit.anchor import FileAnchor, StoreAnchor  # noqa: PLC0415
     from jev_engine.audit.delivery import Delivery  # noqa: PLC0415
     from jev_engine.audit.jsonl import JsonlSink  # noqa: PLC0415
 
-    engine.sinks = Delivery([*engine.sinks, JsonlSink(path)])
+    # A dry run makes no store.
+    is_beside = is_dry and not store.path.exists()
+    anchor = FileAnchor.beside(Path(path)) if is_beside else StoreAnchor(store, path)
+    engine.sinks = Delivery([*engine.sinks, JsonlSink(path, anchor=anchor)])
+
+
+def anchor_of(given: Given) -> Anchor:
+    """The anchor of a trail: in the store, or in a file beside it; raises Refused where there is none."""
+    from jev_engine.audit.anchor import FileAnchor, StoreAnchor  # noqa: PLC0415
+    from jev_engine.errors import JevEngineError  # noqa: PLC0415
+    from jev_engine.store.sqlite import SqliteStore  # noqa: PLC0415
+
+    originals = SqliteStore(given.store)
+    kept, beside = StoreAnchor(originals, given.path), FileAnchor.beside(given.path)
+    try:
+        if kept.read():
+            return kept
+        if beside.read():
+            return beside
+    except JevEngineError as error:
+        raise Refused(str(error)) from None
+    raise Refused(
+        f"no anchor of {str(given.path)!r} in the store {str(originals.path)!r} or beside it: name the store that was "
+        "used (audit --store FILE), look at the trail in its old place if it was moved, or leave out --anchor"
+    )
 
 
 def protect_missed(engine: ContextEngine, path: str) -> None:
@@ -74,4 +102,4 @@ def protect_missed(engine: ContextEngine, path: str) -> None:
     from jev_engine.audit.outcomes import RegretRule  # noqa: PLC0415
     from jev_engine.audit.stats import regrets  # noqa: PLC0415
 
-    engine.plugins.pins.append(RegretRule(regrets(reading(Given(Path(path), None)))))
+    engine.plugins.pins.append(RegretRule(regrets(reading(Given(Path(path))))))

@@ -13,6 +13,7 @@ from jev_engine.cli.options import format_option, json_option
 from jev_engine.cli.show import number, plain
 
 if TYPE_CHECKING:
+    from jev_engine.audit.digests import Keyed
     from jev_engine.audit.records import PassTold, TrailRead
     from jev_engine.cli.opening import Opened
     from jev_engine.result import CompressionResult
@@ -24,8 +25,9 @@ DIFFERS = 1
 
 @click.command()
 @click.option(
-    "--input", "name", required=True, type=click.Path(allow_dash=True), help="The session the pass was made from."
-)
+    "--input", "name", required=True, type=click.Path(allow_dash=True),
+    help="The session the pass was made from, or any later state of it: what has left comes from the store.",
+)  # fmt: skip
 @click.option(
     "--pass", "pass_id", default="last", metavar="PASS", help="Start of the pass's id.  [default: the newest]"
 )
@@ -49,7 +51,9 @@ def replay(ctx: click.Context, /, **given: Any) -> None:
     trail, told = open_trail(given_trail(ctx), given["pass_id"])
     if told.started is None:
         raise Refused("the start of this pass is no longer in the trail, so its settings are not known")
-    opened = opening.open_session(given["name"], given["host"], None, None)
+    asked = given_trail(ctx)
+    opened = opening.open_session(given["name"], given["host"], None, asked.store)
+    opened.file.messages = _input_of(opened, told)
     other = {name: given[name] for name in ("policy", "miss_cost", "keep_result", "keep_call")}
     if given["sweep"]:
         _sweep(opened, trail, told, as_json=given["as_json"])
@@ -57,6 +61,43 @@ def replay(ctx: click.Context, /, **given: Any) -> None:
         _what_if(opened, trail, told, other, as_json=given["as_json"])
     elif not _same(opened, trail, told, given["output"], as_json=given["as_json"]):
         ctx.exit(DIFFERS)
+
+
+def _keyed() -> Keyed | None:
+    from jev_engine.audit.digests import Keyed  # noqa: PLC0415
+    from jev_engine.audit.keys import default_key_path, read_key  # noqa: PLC0415
+
+    key = read_key(default_key_path(), make=False)
+    return None if key is None else Keyed(key)
+
+
+def _input_of(opened: Opened, told: PassTold) -> list[Any]:
+    """What the pass was made from: the messages, or an earlier state of them out of the store."""
+    from jev_engine.cli.opening import wait_for  # noqa: PLC0415
+    from jev_engine.store.restore import earlier  # noqa: PLC0415
+
+    started, given = told.started, opened.file.messages
+    assert started is not None  # noqa: S101  # looked at before
+    keyed = _keyed()
+    gone = {unit.number for unit in told.out}
+
+    async def find() -> list[Any] | None:
+        async for state in earlier(given, opened.store, opened.adapter):
+            input_ = state[: started.messages]
+            transcript = (await opened.engine.inspect(input_, host=opened.adapter.name)).transcript
+            # What the pass let go had not been let go before it.
+            is_before = not any(call.marked for call in transcript.calls if call.number in gone)
+            sizes = (len(input_), len(transcript.calls)) == (started.messages, started.calls)
+            if is_before and sizes and (keyed is None or keyed.of_input(transcript) == started.input_digest):
+                return input_
+        return None
+
+    found = wait_for(find())
+    if found is None:
+        return given  # the comparison says that it is another one
+    if found != given:
+        click.echo(f"The input, {started.messages:,} messages, was rebuilt from the store.", err=True)
+    return found
 
 
 def _again(opened: Opened, trail: TrailRead, told: PassTold, **other: Any) -> CompressionResult:
@@ -67,7 +108,8 @@ def _again(opened: Opened, trail: TrailRead, told: PassTold, **other: Any) -> Co
 
     started = told.started
     assert started is not None  # noqa: S101  # looked at before
-    known = {unit.reference: unit.chars for each in trail.passes.values() for unit in each.out if unit.reference}
+    chars = {unit.reference: unit.chars for each in trail.passes.values() for unit in each.out if unit.reference}
+    keys = {reference: key for reference, (key, _) in wait_for(opened.store.known(chars)).items()}
     try:
         config = again.config_of(told, **other)
     except ConfigError as error:
@@ -75,13 +117,13 @@ def _again(opened: Opened, trail: TrailRead, told: PassTold, **other: Any) -> Co
     plugins = opened.engine.plugins
     rules = plugins.pins[:]
     plugins.pins.append(again.pin_rule(told.units))
-    store = again.RecordedStore({}, known)
+    store = again.RecordedStore({}, chars, keys)
     judge = again.RecordedJudge(told.units, as_said=config.policy == "threshold")
     engine = ContextEngine(config=config, judge=judge, store=store, plugins=plugins)
     messages, host = opened.file.messages, opened.adapter.name
     # One look for the keys, by which the recorded references are found.
     look = wait_for(engine.inspect(messages, host=host))
-    engine.store = again.RecordedStore(again.references_of(told, look.transcript.calls), known)
+    engine.store = again.RecordedStore(again.references_of(told, look.transcript.calls), chars, keys)
     force = started.is_forced or "keep_result" in other
     try:
         return wait_for(
@@ -100,14 +142,12 @@ def _again(opened: Opened, trail: TrailRead, told: PassTold, **other: Any) -> Co
 
 def _same(opened: Opened, trail: TrailRead, told: PassTold, output: str | None, *, as_json: bool) -> bool:
     from jev_engine import __version__  # noqa: PLC0415
-    from jev_engine.audit.digests import Keyed  # noqa: PLC0415
-    from jev_engine.audit.keys import default_key_path, read_key  # noqa: PLC0415
     from jev_engine.audit.replay import Check, differences  # noqa: PLC0415
     from jev_engine.cli.files import read_session  # noqa: PLC0415
 
     done = _again(opened, trail, told)
-    key = read_key(default_key_path(), make=False)
-    checks = differences(told, done, None if key is None else Keyed(key))
+    keyed = _keyed()
+    checks = differences(told, done, keyed)
     if output is not None:
         made = opened.file.dump(done.messages) if done.changed else opened.file.raw
         checks.append(Check("the written file, byte for byte", made == read_session(output).raw))
@@ -121,7 +161,7 @@ def _same(opened: Opened, trail: TrailRead, told: PassTold, output: str | None, 
     version = told.started.origin.engine_version if told.started else __version__
     if version != __version__:
         click.echo(f"The pass was made by version {plain(version)}, this is {__version__}.")
-    if key is None:
+    if keyed is None:
         click.echo("The key of this trail is not on this machine: digests could not be compared, decisions were.")
     click.echo(
         f"{'Identical' if is_same else 'NOT identical'}: pass {told.id[:12]} from its input and recorded answers."

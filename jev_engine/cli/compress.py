@@ -71,7 +71,7 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
     if given["regrets"]:
         protect_missed(opened.engine, given["regrets"])
     if given["audit"]:
-        wire(opened.engine, given["audit"])
+        wire(opened.engine, given["audit"], opened.store, is_dry=is_dry)
     with progress(f"Judging {len(opened.file.messages):,} messages"):
         result = opening.wait_for(
             opened.engine.compress(

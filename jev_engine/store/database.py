@@ -15,7 +15,7 @@ from typing import TypeVar
 from jev_engine.errors import OriginalNotFound, StoreError
 from jev_engine.store import schema
 
-__all__ = ["BUSY_SECONDS", "Database", "default_path"]
+__all__ = ["BUSY_SECONDS", "Database", "Held", "default_path"]
 
 T = TypeVar("T")
 
@@ -71,11 +71,15 @@ class Database:
         """
         if not write and not self.exists():
             raise OriginalNotFound(f"nothing is stored yet at {str(self.path)!r}")
+        return self.patiently(lambda: self._try(work, write=write, free=free))
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """Do something with the file, and wait while another process holds it. Raises StoreError, with what to do."""
         patience = time.monotonic() + self._busy_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                return self._try(work, write=write, free=free)
+                return work()
             except sqlite3.OperationalError as error:
                 if not _is_busy(error) or time.monotonic() > patience:
                     raise self._fault(error) from error
@@ -87,14 +91,14 @@ class Database:
     def outside(self, statement: str) -> None:
         """Run a statement that no transaction may hold, such as VACUUM; where it cannot run now, nothing happens."""
         try:
-            with closing(self._connect()) as db:
+            with closing(self.connect()) as db:
                 db.execute(statement)
         except sqlite3.OperationalError:
             return
 
     def _try(self, work: Callable[[sqlite3.Connection], T], *, write: bool, free: bool) -> T:
         if write:
-            self._create()
+            self.create()
             with self._open(write=True, free=free) as db:
                 return work(db)
         try:
@@ -111,7 +115,8 @@ class Database:
         with self._open(write=False, free=free) as db:
             return work(db)
 
-    def _create(self) -> None:
+    def create(self) -> None:
+        """Make an empty file, for its owner only, where there is none."""
         if self.path.exists():
             return
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -122,13 +127,16 @@ class Database:
         """No write-ahead log lies beside the file: on a disk that cannot be written, it is all there is."""
         return not Path(f"{self.path}-wal").exists()
 
-    def _connect(self, *, is_immutable: bool = False) -> sqlite3.Connection:
+    def connect(self, *, is_immutable: bool = False) -> sqlite3.Connection:
+        """A connection that may be handed from thread to thread, used by one at a time."""
         name = f"{self.path.absolute().as_uri()}?immutable=1" if is_immutable else str(self.path)
-        return sqlite3.connect(name, timeout=self._busy_seconds, isolation_level=None, uri=is_immutable)
+        return sqlite3.connect(
+            name, timeout=self._busy_seconds, isolation_level=None, uri=is_immutable, check_same_thread=False
+        )
 
     @contextmanager
     def _open(self, *, write: bool, free: bool, is_immutable: bool = False) -> Iterator[sqlite3.Connection]:
-        with closing(self._connect(is_immutable=is_immutable)) as db:
+        with closing(self.connect(is_immutable=is_immutable)) as db:
             if write:
                 db.execute("PRAGMA journal_mode = WAL")
                 if not free:
@@ -138,18 +146,24 @@ class Database:
                 # What is taken out is overwritten: a purge leaves nothing to be found in the file. Elsewhere only where
                 # that costs no further writing.
                 db.execute(f"PRAGMA secure_delete = {'ON' if free else 'FAST'}")
-            # A transaction that was reported as saved must survive a power cut: markers point to it.
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            try:
-                if write or not schema.is_older(db):
-                    schema.check_schema(db, self.path, write=write)
+            with self.transaction(db, write=write):
                 yield db
-            except BaseException:
-                if db.in_transaction:  # some faults, such as a full disk, end it by themselves
-                    db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
+
+    @contextmanager
+    def transaction(self, db: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+        """All of it or nothing, in a file that is up to date."""
+        # A transaction that was reported as saved must survive a power cut: markers point to it.
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        try:
+            if write or not schema.is_older(db):
+                schema.check_schema(db, self.path, write=write)
+            yield
+        except BaseException:
+            if db.in_transaction:  # some faults, such as a full disk, end it by themselves
+                db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
 
     def _fault(self, error: Exception) -> StoreError:
         remedy = REMEDIES.get(_kind(error), ELSE)
@@ -157,6 +171,48 @@ class Database:
             remedy = "name another file with --store (in code: SqliteStore(path))"
         shown = str(self.path)
         return StoreError(f"store {shown if len(shown) <= 300 else shown[:300] + '…'!r}: {_cause(error)}; {remedy}")
+
+
+class Held:
+    """One connection that stays open, for small writes that come often: opening one costs more than such a write.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int, int] | None = None
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Write something in one transaction; raises StoreError."""
+        return self._database.patiently(lambda: self._within(work))
+
+    def close(self) -> None:
+        """Let go of the file, until it is needed again."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _within(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        db = self._open()
+        try:
+            with self._database.transaction(db, write=True):
+                return work(db)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        self._database.create()
+        status = self._database.path.stat()
+        # Of another process after a fork, or of a file that was moved away: not ours any more.
+        file = (os.getpid(), status.st_dev, status.st_ino)
+        if self._db is None or file != self._file:
+            self._db = self._database.connect()
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._file = file
+        return self._db
 
 
 def _cause(error: Exception) -> str:

@@ -6,7 +6,7 @@ rows it covers, and undone; then the pass before it is looked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from jev_engine.markers import find_reference
 from jev_engine.rebuild import Rebuilt
 from jev_engine.store import OriginalStore, PassRecord
 
-__all__ = ["Restored", "anchor_of", "record_pass", "restore", "sketch_of"]
+__all__ = ["Restored", "anchor_of", "earlier", "record_pass", "restore", "sketch_of"]
 
 # No session has more passes than this; a loop through the records would end here.
 MOST_PASSES = 10_000
@@ -49,20 +49,25 @@ def record_pass(session: str, messages: Sequence[Any], rebuilt: Rebuilt, adapter
 
 async def restore(messages: Sequence[Any], store: OriginalStore, adapter: Adapter) -> Restored:
     """Undo every pass the store has a record of; the input is not changed."""
-    current = list(messages)
-    passes = 0
-    # Records of one anchor are undone from the newest to the oldest: none twice, though a history may look alike
-    # before and after.
-    undone: dict[str, int] = {}
-    while passes < MOST_PASSES:
-        record = await _matching(current, store, adapter, undone)
-        if record is None:
-            break
-        current = _undo(current, record, adapter)
-        passes += 1
+    states = [state async for state in earlier(messages, store, adapter)]
+    current, passes = states[-1], len(states) - 1
     left = [ref for call in adapter.read(current).calls if (ref := find_reference(call.result or "")) is not None]
     known = await store.known(left)
     return Restored(current, passes, [reference for reference in left if reference in known])
+
+
+async def earlier(messages: Sequence[Any], store: OriginalStore, adapter: Adapter) -> AsyncIterator[list[Any]]:
+    """A history as it is, then before its last pass, before the one before that, and so on."""
+    current = list(messages)
+    # Records of one anchor are undone from the newest to the oldest: none twice, though a history may look alike
+    # before and after.
+    undone: dict[str, int] = {}
+    for _ in range(MOST_PASSES):
+        yield current
+        record = await _matching(current, store, adapter, undone)
+        if record is None:
+            return
+        current = _undo(current, record, adapter)
 
 
 async def _matching(
@@ -124,6 +129,8 @@ def _sketches(messages: Sequence[Any], lengths: AbstractSet[int], adapter: Adapt
 def _sketch(row: Any) -> str:
     if row.__class__ is not dict and not isinstance(row, Mapping):
         return f"{type(row).__name__};"
+    wrapped = row.get("message")  # a row of a session file
+    row = wrapped if isinstance(wrapped, Mapping) else row
     content = row.get("content")
     calls = row.get("tool_calls")
     made = len(calls) if calls.__class__ is list else 0
@@ -134,5 +141,18 @@ def _sketch(row: Any) -> str:
         return f"{role}|{made}|{len(content)} {content[:40]};"
     if content.__class__ is not list:
         return f"{role}|{made}|{type(content).__name__};"
-    sizes = [len(part["text"]) for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    sizes = [size for part in content if isinstance(part, Mapping) and (size := _size(part)) is not None]
     return f"{role}|{made}|{len(content)} {sizes};"
+
+
+def _size(part: Mapping[Any, Any]) -> int | None:
+    """Characters of a part's text, or of the result it holds; None for a part of another kind."""
+    text = part.get("text")
+    if isinstance(text, str):
+        return len(text)
+    result = part.get("content") if part.get("type") == "tool_result" else None
+    if isinstance(result, str):
+        return len(result)
+    if not isinstance(result, list):
+        return None
+    return sum(len(each["text"]) for each in result if isinstance(each, Mapping) and isinstance(each.get("text"), str))

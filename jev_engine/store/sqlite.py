@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 from jev_engine.errors import OriginalNotFound, StoreError
-from jev_engine.store import Original, PassHead, PassRecord, Ranking, keyed_reference, rows
-from jev_engine.store.database import BUSY_SECONDS, Database, default_path
+from jev_engine.store import Original, PassHead, PassRecord, Ranking, anchors, keyed_reference, rows
+from jev_engine.store.database import BUSY_SECONDS, Database, Held, default_path
 from jev_engine.store.limits import Limits, Pruned, is_due, prune, purge, room_for
 from jev_engine.store.rows import Kept, Stats
 
@@ -45,6 +45,7 @@ class SqliteStore:
         self.limits = Limits() if limits is None else limits
         self._clock = clock
         self._database = Database(self.path, busy_seconds, self.limits.max_total_bytes)
+        self._held = Held(self._database)
         self._secret: bytes | None = None
 
     def reference(self, session: str, key: str) -> str:
@@ -148,6 +149,26 @@ class SqliteStore:
         if not self._database.exists():
             return Ranking([])
         return await self._read(lambda db: rows.rank(db, session, query, limit))
+
+    def heads(self, trail: str) -> dict[str, tuple[int, str]]:
+        """Count and head of each chain of an audit trail, as they were kept last; not async, sinks are not."""
+        if not self._database.exists():
+            return {}
+        try:
+            return self._database.run(lambda db: anchors.read(db, trail))
+        except OriginalNotFound:
+            return {}
+
+    def keep_heads(self, trail: str, changed: Mapping[str, tuple[int, str]], gone: Iterable[str]) -> None:
+        """Keep count and head of some chains, and forget others; one caller at a time, with `let_go` at the end.
+
+        Heads are tiny: no limit of the store stops them.
+        """
+        self._held.run(lambda db: anchors.write(db, trail, changed, gone))
+
+    def let_go(self) -> None:
+        """Close what `keep_heads` keeps open."""
+        self._held.close()
 
     async def stats(self, session: str | None = None) -> Stats:
         """What is in it, of all sessions or of one."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from jev_engine.audit.files import anchor_path, older_files, read_anchor, trail_files
+from jev_engine.audit.anchor import FileAnchor
+from jev_engine.audit.files import older_files, trail_files
 from jev_engine.audit.jsonl import UPKEEP, JsonlSink, purge_session
 from jev_engine.audit.verify import verify
 from jev_engine.errors import AuditError
@@ -41,7 +42,7 @@ def sink_at(path: Path, **settings: Any) -> JsonlSink:
 
 
 def whole(path: Path) -> bool:
-    found = verify(path, read_anchor(anchor_path(path)))
+    found = verify(path, FileAnchor.beside(path).read())
     assert not found.faults, found.faults
     return True
 
@@ -57,9 +58,9 @@ def test_what_is_written_can_be_proved(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert [json.loads(line)["n"] for line in lines] == list(range(1, 11))
     assert [json.loads(line)["event"]["sequence"] for line in lines] == list(range(10))
-    for each in (path, anchor_path(path), path.with_name("t.jsonl.lock")):
+    for each in (path, FileAnchor.beside(path).path, path.with_name("t.jsonl.lock")):
         assert stat.S_IMODE(each.stat().st_mode) == 0o600
-    assert read_anchor(anchor_path(path))["5e55"].lines == 10
+    assert FileAnchor.beside(path).read()["5e55"].lines == 10
     assert whole(path)
 
 
@@ -85,7 +86,7 @@ def test_a_torn_tail_costs_no_whole_record(tmp_path: Path, torn: bytes) -> None:
 
     whole_lines = [json.loads(line) for line in path.read_bytes().split(b"\n") if line.endswith(b"}}")]
     assert [line["n"] for line in whole_lines] == [1, 2, 3, 4]
-    found = verify(path, read_anchor(anchor_path(path)))
+    found = verify(path, FileAnchor.beside(path).read())
     if torn.startswith(b'{"chain"'):
         assert found.is_whole
         assert found.torn == 1
@@ -116,7 +117,7 @@ def test_a_writer_that_is_killed_loses_no_whole_record(tmp_path: Path) -> None:
     sink.emit_many(batch_of(1))
     sink.close()
 
-    found = verify(path, read_anchor(anchor_path(path)))
+    found = verify(path, FileAnchor.beside(path).read())
     assert not found.faults
     assert found.heads["5e55"].lines >= told + 1
 

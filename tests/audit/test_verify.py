@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jev_engine.audit.anchor import FileAnchor
 from jev_engine.audit.chain import LINE_END, Head, seal
-from jev_engine.audit.files import anchor_path, read_anchor
 from jev_engine.audit.verify import verify
 from jev_engine.errors import AuditError
 
@@ -21,7 +21,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 def test_a_trail_as_written_is_whole(trail: Path) -> None:
     """Two sessions, two chains."""
-    found = verify(trail, read_anchor(anchor_path(trail)))
+    found = verify(trail, FileAnchor.beside(trail).read())
 
     assert found.is_whole
     assert len(found.heads) == 2
@@ -40,7 +40,7 @@ def test_every_line_that_is_removed_is_found(trail: Path) -> None:
     """All but the last of a chain, which only the anchor knows."""
     lines = lines_of(trail)
     ends = {json.loads(line)["chain"]: index for index, line in enumerate(lines)}
-    anchor = read_anchor(anchor_path(trail))
+    anchor = FileAnchor.beside(trail).read()
     for index in range(len(lines)):
         trail.write_bytes(b"".join([*lines[:index], *lines[index + 1 :]]))
         assert not verify(trail, anchor).is_whole
@@ -80,7 +80,7 @@ def test_an_upkeep_line_that_was_made_up_is_named(trail: Path) -> None:
 def test_only_the_anchor_shows_a_file_that_was_cut_off(trail: Path) -> None:
     """At any line."""
     lines = lines_of(trail)
-    anchor = read_anchor(anchor_path(trail))
+    anchor = FileAnchor.beside(trail).read()
     for end in range(1, len(lines)):
         trail.write_bytes(b"".join(lines[:end]))
         assert verify(trail).is_whole
@@ -103,7 +103,7 @@ def test_a_chain_written_anew_is_found_by_the_anchor(trail: Path) -> None:
     trail.write_bytes(b"".join(made))
 
     assert verify(trail).is_whole
-    assert [fault.what for fault in verify(trail, read_anchor(anchor_path(trail))).faults if "anew" in fault.what]
+    assert [fault.what for fault in verify(trail, FileAnchor.beside(trail).read()).faults if "anew" in fault.what]
 
 
 @given(st.binary(max_size=300))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jev_engine.cli import main
+from jev_engine.testing import call, history, result
 
 
 class Desk:
@@ -19,13 +22,15 @@ class Desk:
 
     def __init__(self, shell: Any, messages: Any, words: tuple[str, ...]) -> None:
         self.shell = shell
+        self.words = words
         self.trail = shell.folder / "trail.jsonl"
         self.session = shell.file("session.json", messages)
         self.made = shell.run("compress", self.session, "-o", shell.folder / "out.json", "--force", "--audit",
                               self.trail, *words)  # fmt: skip
 
     def ask(self, *words: str, code: int = 0) -> str:
-        done: Result = CliRunner().invoke(main, ["audit", "--file", str(self.trail), *words], catch_exceptions=False)
+        line = ["audit", "--file", str(self.trail), "--store", str(self.shell.store), *words]
+        done: Result = CliRunner().invoke(main, line, catch_exceptions=False)
         assert done.exit_code == code, done.output
         return done.stdout
 
@@ -98,6 +103,68 @@ def test_a_session_can_be_picked_and_purged(desk: Desk, messages: Any, shorten_a
     assert "lines taken out" in desk.ask("purge", first, "--yes")
     assert [row["session"] for row in desk.json("list")] != [first]
     assert desk.ask("verify", "--anchor").startswith("whole")
+
+
+def test_the_anchor_lies_in_the_store_and_not_beside_the_trail(desk: Desk) -> None:
+    """Who can write the trail's folder cannot make the end of it unseen."""
+    assert {"trail.jsonl", "trail.jsonl.lock"} == {name for name in desk.shell.names() if name.startswith("trail")}
+    Desk(desk.shell, [{"role": "user", "content": "Another."}], ())
+
+    lines = desk.trail.read_text().splitlines(keepends=True)
+    desk.trail.write_text("".join(lines[:-1]))
+
+    assert "cut off" in desk.ask("verify", "--anchor", code=1)
+
+
+def test_replay_rebuilds_the_input_from_the_store(desk: Desk) -> None:
+    """From the shorter session alone, and with rows that came later."""
+    out = desk.shell.folder / "out.json"
+    desk.session.unlink()
+    grown = desk.shell.file("grown.json", [*json.loads(out.read_text()), {"role": "user", "content": "And now?"}])
+
+    for name in (out, grown):
+        found = desk.json("replay", "--input", str(name))
+        assert found["is_same"], found
+
+
+def test_replay_of_another_session_says_so(desk: Desk) -> None:
+    """It is no input of that pass, and neither is anything in the store."""
+    other = desk.shell.file("other.json", [{"role": "user", "content": "Another."}])
+
+    assert not json.loads(desk.ask("replay", "--input", str(other), "--json", code=1))["is_same"]
+
+
+def test_the_second_pass_of_a_session_can_be_replayed(desk: Desk) -> None:
+    """Its input holds markers of the first."""
+    first, second = desk.shell.folder / "out.json", desk.shell.folder / "second.json"
+    later = [row for n in range(20, 28) for row in rows_of(n)]
+    grown = desk.shell.file("grown.json", [*json.loads(first.read_text()), *later])
+    done = desk.shell.run("compress", grown, "-o", second, "--force", "--audit", desk.trail, *desk.words)
+    assert "committed" in done.output
+
+    assert desk.json("replay", "--input", str(grown))["is_same"]
+    assert desk.json("replay", "--input", str(second))["is_same"]
+    newest, oldest = desk.json("list")[1]["pass"], desk.json("list")[0]["pass"]
+    assert desk.json("replay", "--input", str(second), "--pass", newest)["is_same"]
+    assert desk.json("replay", "--input", str(second), "--pass", oldest)["is_same"]
+
+
+def rows_of(number: int) -> list[Any]:
+    asked = call("read_file", id=f"call_{number}", path=f"src/part_{number}.py")
+    return history(asked, result(f"part {number}: another line\n" * 120))
+
+
+def test_tail_follows_what_is_written_later(desk: Desk) -> None:
+    """Events of a pass that begins after it, and nothing twice."""
+    line = [sys.executable, "-m", "jev_engine", "audit", "--file", str(desk.trail), "tail", "-n", "1", "-f"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert json.loads(reader.stdout.readline())["kind"] == "committed"
+        Desk(desk.shell, [{"role": "user", "content": "Another."}], ())
+        later = json.loads(reader.stdout.readline())
+        reader.terminate()
+
+    assert later["kind"] == "pass_started"
 
 
 def test_report_is_written_as_one_page(desk: Desk) -> None:
