@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from jev_engine.audit.anchor import StoreAnchor
 from jev_engine.audit.jsonl import JsonlSink
@@ -51,6 +51,11 @@ class UserSettings(EngineConfig):
 
     audit: Path | None = None
     """File of the audit trail; None for none."""
+
+    @field_validator("store", "audit")
+    @classmethod
+    def _of_the_user(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser()
 
     def for_engine(self, **given: Any) -> EngineConfig:
         """The engine's part; `given` comes before it."""
@@ -110,8 +115,8 @@ def open_engine(
         memories = Memories.load(memory_path(), VERSION)
     except StoreError:
         memories = None
-    store = SqliteStore(None if settings.store is None else settings.store.expanduser())
-    trail = [] if settings.audit is None else [_trail(settings.audit.expanduser(), store)]
+    store = SqliteStore(settings.store)
+    trail = [] if settings.audit is None else [_trail(settings.audit, store)]
     return ContextEngine(
         config=settings.for_engine(**given),
         judge=make_judge(settings.judge, settings.endpoint, key=key, redactors=plugins.redactors),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -21,6 +22,14 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run every async test on both."""
     return request.param
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_settings_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A test begins with the defaults, whatever the settings file of whoever runs it says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JEV_ENGINE_CONFIG", str(tmp_path_factory.mktemp("settings") / "none.toml"))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import click
 from jev_engine.cli import audit_check, audit_replay, audit_report
 from jev_engine.cli.audit_open import Given, given_trail, open_trail, reading
 from jev_engine.cli.files import Refused
-from jev_engine.cli.options import json_option
+from jev_engine.cli.options import configured, json_option
 from jev_engine.cli.show import console_for, emit, emit_facts, number, plain, tally
 
 if TYPE_CHECKING:
@@ -26,9 +26,17 @@ MOST_LISTED = 60
 
 
 @click.group()
-@click.option("--file", type=click.Path(dir_okay=False), help="The trail.  [default: audit.jsonl in your data folder]")
 @click.option(
-    "--store", type=click.Path(dir_okay=False), help="The store of originals that was used, if not the one there."
+    "--file",
+    type=click.Path(dir_okay=False),
+    default=configured("audit"),
+    help="The trail.  [default: that of your settings, or audit.jsonl in your data folder]",
+)
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False),
+    default=configured("store"),
+    help="The store of originals that was used, if not the one there.",
 )
 @click.option("--session", help="Only what this session left: its name, or its keyed digest as `list` shows it.")
 @click.pass_context

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from jev_engine.config import EngineConfig
 
 __all__ = [
+    "configured",
     "file_argument",
     "format_option",
     "json_option",
@@ -30,9 +31,26 @@ format_option = click.option(
     metavar="auto|openai|claude-code",
     help="Form of the session; found out by itself unless named. Plugins add more.",
 )
+
+
+def configured(name: str) -> Callable[[], str | None]:
+    """The default of an option: what the user's own settings say, see `jev_engine.settings`."""
+
+    def default() -> str | None:
+        from jev_engine.settings import default_config_path, load_settings  # noqa: PLC0415  # pydantic costs 100 ms
+
+        if not default_config_path().exists():
+            return None
+        value = getattr(load_settings(), name)
+        return None if value is None else str(value)
+
+    return default
+
+
 store_option = click.option(
     "--store",
     type=click.Path(dir_okay=False),
+    default=configured("store"),
     help="File that keeps the originals, instead of the one in your data folder.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead, for scripts.")
@@ -64,14 +82,15 @@ SETTINGS = (
 JUDGE = (
     click.option(
         "--judge",
-        default="local",
-        show_default=True,
+        default=lambda: configured("judge")() or "local",
+        show_default="local",
         metavar="local|jev|cascade|URL",
         help="Who decides: this machine alone, Jev as well, or Jev where this machine is not sure. All but local send "
         "what docs/what-leaves-the-machine.md says; the key of a URL is taken from JEV_ENGINE_API_KEY.",
     ),
     click.option(
         "--endpoint",
+        default=configured("endpoint"),
         metavar="NAME|URL",
         help="Where Jev is asked: typesafe, openrouter, openai-decisions or a URL.  [default: typesafe]",
     ),
@@ -98,12 +117,13 @@ def setting_options(function: F) -> F:
 
 
 def make_settings(*, window: int | None, protect: tuple[str, ...], **settings: Any) -> EngineConfig:
-    """The settings; raises BadParameter, which names the option."""
-    from jev_engine.config import make_config  # noqa: PLC0415  # pydantic costs 100 ms
+    """The settings: the user's own, and before them what was given; raises BadParameter, which names the option."""
     from jev_engine.errors import ConfigError  # noqa: PLC0415
+    from jev_engine.settings import load_settings  # noqa: PLC0415  # pydantic costs 100 ms
 
+    guarded: dict[str, Any] = {name: patterns for name, patterns in protections(protect).items() if patterns}
     try:
-        return make_config(window_tokens=window, **protections(protect), **settings)
+        return load_settings(window_tokens=window, **guarded, **settings).for_engine()
     except ConfigError as error:
         name = error.setting
         option = OPTION_NAMES.get(name, "--" + name.replace("_", "-")) if name else None

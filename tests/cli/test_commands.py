@@ -162,7 +162,7 @@ def test_doctor_finds_a_healthy_installation_healthy(shell) -> None:
     done = shell.run("doctor")
 
     assert done.exit_code == 0
-    for word in ("python", "pydantic", "claude-code, openai", "self-test", "All is well."):
+    for word in ("python", "pydantic", "claude-code, ", "openai", "self-test", "All is well."):
         assert word in done.stdout
     assert shell.names() == set()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jev_engine.cli.files import MOST_BYTES, read_session
+from jev_engine.plugins import load_plugins
 
 GOOD = '{"role": "user", "content": "Hello."}'
 ROW = '{"type": "user", "uuid": "a", "message": {"role": "user", "content": "Hello."}}'
@@ -106,7 +107,8 @@ def test_a_form_named_wrongly_is_refused(shell, messages, claude_rows) -> None:
     assert (chat.exit_code, rows.exit_code, unknown.exit_code) == (2, 2, 2)
     assert "has the form 'openai'" in chat.stderr
     assert "has the form 'claude-code'" in rows.stderr
-    assert "'word' is none of auto, claude-code, openai" in " ".join(unknown.stderr.split())
+    known = ", ".join(load_plugins(entry_points=False).adapter_names())
+    assert f"'word' is none of auto, {known}" in " ".join(unknown.stderr.split())
 
 
 def test_a_session_may_come_from_standard_input(shell, messages) -> None:
