@@ -22,6 +22,7 @@ from typing import Any
 from jev_engine import events
 from jev_engine.answers import Belief, Evidence
 from jev_engine.audit.delivery import Delivery
+from jev_engine.collector import held_back
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import decide
 from jev_engine.errors import AdapterError, JevEngineError, TranscriptError
@@ -123,25 +124,28 @@ class ContextEngine:
         task = Pass(self.config, messages, self.sinks, force=force, paid=paid, **flags)
         try:
             adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
-            transcript = adapter.read(messages)
+            with held_back():
+                transcript = adapter.read(messages)
             await self._look(task, transcript, adapter, session, ledger, current_tokens)
             task.pinned(pin(transcript, self.config, rules=(*self.plugins.pins, task.stays_for_now)))
             verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
-            local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages, task))
-            probabilities = task.weighed(verdict, local, self.evidence)
-            decisions = decide(
-                task.pins.candidates,
-                probabilities,
-                self.config,
-                shorten_only=task.shorten_only(),
-                target_free_tokens=task.target_free_tokens,
-            )
-            proposed = task.proposed(decisions, self.store)
+            with held_back():
+                local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages, task))
+                probabilities = task.weighed(verdict, local, self.evidence)
+                decisions = decide(
+                    task.pins.candidates,
+                    probabilities,
+                    self.config,
+                    shorten_only=task.shorten_only(),
+                    target_free_tokens=task.target_free_tokens,
+                )
+                proposed = task.proposed(decisions, self.store)
             in_force = await task.stored(proposed, self.store)
-            changes = {} if adapter.is_read_only else plan_changes(transcript, in_force, adapter, task.repeated)
-            task.check_zone(changes)
-            rebuilt = rebuild(transcript, changes, adapter)
-            validate(transcript, rebuilt, adapter)
+            with held_back():
+                changes = {} if adapter.is_read_only else plan_changes(transcript, in_force, adapter, task.repeated)
+                task.check_zone(changes)
+                rebuilt = rebuild(transcript, changes, adapter)
+                validate(transcript, rebuilt, adapter)
             await task.audited()
             await task.remembered(rebuilt, self.store)
             return await self._told(task, task.ended(rebuilt))
@@ -186,7 +190,8 @@ class ContextEngine:
     ) -> None:
         self._trim_caches()
         await task.recognise(transcript, ledger, session, self.store, self._keys)
-        task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
+        with held_back():
+            task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
 
     def _trim_caches(self) -> None:
         # Keys are the host's own strings: what no history holds any more must not be kept alive here for ever.
@@ -204,7 +209,8 @@ class ContextEngine:
 
         Raises UnknownAdapter, TranscriptError or RebuildError.
         """
-        return apply(messages, ledger, self.find_adapter(messages, host), self._keys)
+        with held_back():
+            return apply(messages, ledger, self.find_adapter(messages, host), self._keys)
 
     async def restore(self, messages: Sequence[Any], *, host: str = "auto") -> Restored:
         """The history with every pass undone that the store has a record of; raises StoreError."""
