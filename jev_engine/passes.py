@@ -348,7 +348,7 @@ class Pass:
         try:
             await store.save_pass(record_pass(self.session, self.messages, rebuilt, self.adapter))
         except StoreError as error:
-            if None in rebuilt.index_map or any(change.removed for change in rebuilt.changes.values()):
+            if rebuilt.is_shorter or any(change.removed for change in rebuilt.changes.values()):
                 raise
             self.stats.warnings.append(str(error))
 
@@ -372,13 +372,13 @@ class Pass:
         return self._end(self.messages, "failed", reason)
 
     def _end(
-        self, messages: Any, outcome: Outcome, reason: str, index_map: list[int | None] | None = None
+        self, messages: Any, outcome: Outcome, reason: str, index_map: Sequence[int | None] | None = None
     ) -> CompressionResult:
         stats = self.stats
         stats.ms = (time.perf_counter() - self._started) * 1_000
         flags = {"is_dry": self.is_dry, "is_proposal": self.waits_for_host}
         self.trail.pass_ended(outcome, reason, stats, self.ledger, self.transcript, **flags)
-        mapped: list[int | None] = [*range(stats.messages_before)] if index_map is None else index_map
+        mapped = range(stats.messages_before) if index_map is None else index_map
         return CompressionResult(
             messages,
             outcome,

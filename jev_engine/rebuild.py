@@ -21,13 +21,18 @@ class Rebuilt:
 
     __slots__ = ("changes", "index_map", "messages")
 
-    def __init__(self, messages: Any, changes: dict[int, RowChange], index_map: list[int | None]) -> None:
+    def __init__(self, messages: Any, changes: dict[int, RowChange], index_map: Sequence[int | None]) -> None:
         self.messages = messages
         """The new list, or the input object itself where nothing changed."""
         self.changes = changes
         """By row of the input."""
         self.index_map = index_map
         """For each row of the input its row in the output, None where it is gone."""
+
+    @property
+    def is_shorter(self) -> bool:
+        """Whether messages are gone."""
+        return len(self.messages) < len(self.index_map)
 
 
 def apply(messages: Sequence[Any], ledger: Ledger, adapter: Adapter, cache: KeyCache | None = None) -> Any:
@@ -73,7 +78,7 @@ def rebuild(transcript: Transcript, changes: dict[int, RowChange], adapter: Adap
     """Carry out changes; every other message leaves as the same object."""
     messages = transcript.messages
     if not changes:
-        return Rebuilt(messages, changes, list(range(len(messages))))
+        return Rebuilt(messages, changes, range(len(messages)))
     output = list(messages)
     gone: list[int] = []
     for row, change in changes.items():
@@ -82,7 +87,7 @@ def rebuild(transcript: Transcript, changes: dict[int, RowChange], adapter: Adap
             gone.append(row)
         output[row] = edited
     if not gone:
-        return Rebuilt(output, changes, list(range(len(messages))))
+        return Rebuilt(output, changes, range(len(messages)))
     lost = set(gone)
     index_map: list[int | None] = []
     position = 0
@@ -103,7 +108,7 @@ def validate(transcript: Transcript, rebuilt: Rebuilt, adapter: Adapter) -> None
     without removals every id is the same object at the same place, so the pairs are the same.
     """
     messages, output, changes = transcript.messages, rebuilt.messages, rebuilt.changes
-    entries = {entry.row: entry for entry in transcript.entries} if None in rebuilt.index_map else {}
+    entries = {entry.row: entry for entry in transcript.entries} if rebuilt.is_shorter else {}
     position = 0
     for row, before in enumerate(messages):
         change = changes.get(row)

@@ -143,7 +143,7 @@ class CompressionResult(NamedTuple):
     decisions: list[Decision]
     """One for every candidate, kept ones too."""
     stats: CompressionStats
-    index_map: list[int | None]
+    index_map: Sequence[int | None]
     """For each input row its row in the output, None where it is gone."""
     session: str = ""
     pinned: Mapping[int, str] = {}
@@ -173,10 +173,10 @@ class CompressionResult(NamedTuple):
                 messages=messages,
                 outcome="failed",
                 reason=reason,
-                index_map=list(range(len(messages))),
+                index_map=range(len(messages)),
             )
         if self.messages is given:
-            return self._replace(messages=messages, index_map=list(range(len(messages))))
+            return self._replace(messages=messages, index_map=range(len(messages)))
         added = list(messages[made_from:])
         grown = [*self.messages, *added]
         after = len(self.messages)

@@ -143,9 +143,9 @@ class Trail:
 
     def judged(self, name: str, verdict: Verdict) -> None:
         """What a judge answered, in numbers."""
-        self._verdict = verdict
         if not self._delivery:
             return
+        self._verdict = verdict
         if verdict.state_stage is not None:
             self.emit(
                 events.StateFitted,

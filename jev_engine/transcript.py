@@ -115,7 +115,7 @@ class Entry:
         """Reasoning the host keeps readable; judged by nobody, changed by nobody."""
         self.is_bound = False
         """Carries signed or reasoning items that share the fate of its calls: they are shortened at most."""
-        self.calls: list[ToolCall] = []
+        self.calls: Sequence[ToolCall] = ()
 
     def __repr__(self) -> str:
         return f"<Entry row {self.row} {self.role}, {len(self.text)} chars, {len(self.calls)} calls>"
@@ -191,7 +191,10 @@ class TranscriptBuilder:
         calls = self._calls
         call = ToolCall(len(calls) + 1, call_id, tool, arguments, entry.row, place, entry.turn)
         calls.append(call)
-        entry.calls.append(call)
+        if isinstance(entry.calls, list):
+            entry.calls.append(call)
+        else:  # most rows have none, and need no list
+            entry.calls = [call]
         if call_id.__class__ is not str or not call_id:
             call.anomaly = "no usable id"
             self.odd["call without usable id"] += 1

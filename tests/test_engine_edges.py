@@ -34,7 +34,7 @@ def assert_untouched(done: Any, messages: list[Any], reason: str) -> None:
     assert done.messages is messages
     assert reason in done.reason
     assert done.ledger == Ledger()
-    assert done.index_map == list(range(len(messages)))
+    assert list(done.index_map) == list(range(len(messages)))
     assert {d.action for d in done.decisions} <= {"keep"}
     assert done.stats.tokens_after == done.stats.tokens_before
     assert done.reduction_ratio == 0

@@ -228,7 +228,7 @@ class Walk:
         """The history as the pass left it; the first row that changed."""
         if done.messages is self.rows:
             return None
-        if done.index_map != list(range(len(self.rows))):
+        if list(done.index_map) != list(range(len(self.rows))):
             raise ValueError("these arms shorten results; none of them removes rows")
         changed = [row for row, new in enumerate(done.messages) if new is not self.rows[row]]
         self.rows = list(done.messages)
