@@ -113,9 +113,8 @@ class ContextEngine:
         paid: PaidAnswers | None = None,
         waits_for_host: bool = False,
     ) -> CompressionResult:
-        """One pass over a history.
+        """One pass over a history. Never raises for what a history, judge or store does: the input comes back, with why.
 
-        Never raises for what a history, judge or store does: the input object comes back, with outcome and reason.
         `dry_run` decides without storing or changing anything; the result still says what would happen.
         `cache_is_cold` says that the provider holds no prefix any more. `paid` are answers of earlier passes.
         `waits_for_host` leaves it to the host to say whether the result was taken up, see `CompressionResult.fate`.

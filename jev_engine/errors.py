@@ -11,6 +11,7 @@
     │   └── RequestTooLarge    the asker takes only smaller requests; the judge asks again in halves
     ├── RebuildError         the rebuilt history broke the promise; the input is returned
     ├── HostError            a host cannot be set up, removed or looked at
+    ├── ServeError           the local process cannot be started, or does not answer
     ├── AuditError           a trail cannot be read or written, or a required sink did not take its events
     └── StoreError           originals could not be saved or read
         ├── OriginalNotFound
@@ -76,6 +77,10 @@ class RebuildError(JevEngineError):
 
 class HostError(JevEngineError):
     """A host cannot be set up, removed or looked at."""
+
+
+class ServeError(JevEngineError):
+    """The local process cannot be started, or does not answer."""
 
 
 class AuditError(JevEngineError):

@@ -343,8 +343,8 @@ class Pass:
 
     async def remembered(self, rebuilt: Rebuilt, store: OriginalStore) -> None:
         """Save what the pass did. Markers alone lead back to what was shortened; what was removed needs the record."""
-        if not self._has_news:
-            return
+        if not self._has_news or getattr(self.adapter, "host_keeps_rows", False):
+            return  # a host that never overwrites a row is the record itself
         try:
             await store.save_pass(record_pass(self.session, self.messages, rebuilt, self.adapter))
         except StoreError as error:

@@ -21,15 +21,23 @@ __all__ = ["BrokenPlugin", "Plugins", "load_plugins"]
 
 GROUP = "jev_engine"
 # Name and module of the adapters in this distribution; a module is imported when its adapter is asked for.
-BUILT_IN = {"openai": "jev_engine_adapters.openai", "claude-code": "jev_engine_adapters.claude_code"}
+BUILT_IN = {
+    "openai": "jev_engine_adapters.openai",
+    "hermes": "jev_engine_adapters.hermes",
+    "claude-code": "jev_engine_adapters.claude_code",
+    "claude-code-plugin": "jev_engine_adapters.claude_code.plugin",
+    "anthropic": "jev_engine_adapters.anthropic",
+    "langgraph": "jev_engine_adapters.langgraph",
+    "langgraph-delete": "jev_engine_adapters.langgraph.deleting",
+}
 # Name and module of what sets up, checks and removes each host; the module has an attribute `integration`.
 HOSTS = {
     "hermes": "jev_engine_adapters.hermes.install",
     "claude-code": "jev_engine_adapters.claude_code.install",
     "gateway": "jev_engine_adapters.anthropic.install",
 }
-# Order of sniffing: a session file of Claude Code is the narrower form.
-SNIFF_ORDER = ("claude-code", "openai")
+# Order of sniffing: narrower forms first. Messages API messages are told from Chat Completions by their blocks.
+SNIFF_ORDER = ("claude-code", "anthropic", "hermes", "openai", "langgraph")
 
 
 class BrokenPlugin(NamedTuple):

@@ -96,7 +96,7 @@ class Session:
     async def _pass(
         self, messages: Sequence[Any], current_tokens: int | None, focus: str | None, *, force: bool, **options: Any
     ) -> CompressionResult:
-        ledger = await self._known()
+        ledger = await self.in_force()
         due = self.trigger.due(current_tokens)
         tokens = current_tokens if current_tokens is not None else self.trigger.usage_tokens
         done = await self.engine.compress(
@@ -120,7 +120,7 @@ class Session:
         self.trigger.ended(done.outcome, tokens_after=after, now=time.monotonic())
         return done
 
-    async def _known(self) -> Ledger:
+    async def in_force(self) -> Ledger:
         """The ledger of this session; where the store cannot tell, what is in memory.
 
         Markers in the history still name their originals: a pass rebuilds from them what it needs.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from jev_engine.audit.anchor import StoreAnchor
 from jev_engine.audit.jsonl import JsonlSink
@@ -51,6 +51,9 @@ class UserSettings(EngineConfig):
 
     audit: Path | None = None
     """File of the audit trail; None for none."""
+
+    upstreams: dict[str, str] = Field(default_factory=dict)
+    """Providers the gateway may speak to beside `anthropic` and `openai`, or in their place: address by name."""
 
     @field_validator("store", "audit")
     @classmethod

@@ -93,6 +93,11 @@ class Trigger:
             self.usage_tokens = prompt_tokens
             self._awaits_usage = False
 
+    def report_nothing(self) -> None:
+        """The host has called its model and does not say how many tokens that took: estimates count from now on."""
+        self.usage_tokens = None
+        self._awaits_usage = False
+
     def overflow(self) -> None:
         """The provider refused the request as too long: the next pass is forced."""
         self._has_overflowed = True
@@ -106,13 +111,16 @@ class Trigger:
         self._floor_tokens = None
         self._doublings = 0
 
-    def due(self, estimated_tokens: int | None = None) -> Due:
-        """Whether a pass is due now. The estimate counts only where the host has never reported usage."""
+    def due(self, estimated_tokens: int | None = None, *, grown_tokens: int = 0) -> Due:
+        """Whether a pass is due now. The estimate counts only where the host has never reported usage.
+
+        `grown_tokens` is what has come into the context since the report, as estimated.
+        """
         if self._has_overflowed:
             return Due(is_due=True, is_forced=True, reason="the provider refused the prompt as too long")
         if self._awaits_usage:
             return _not("a pass has just been made and the host has not reported usage since")
-        tokens = self.usage_tokens if self.usage_tokens is not None else estimated_tokens
+        tokens = self.usage_tokens + grown_tokens if self.usage_tokens is not None else estimated_tokens
         if tokens is None:
             return _not("nothing is known about the size of the context")
         usable = usable_tokens(self.config)

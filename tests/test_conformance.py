@@ -90,14 +90,13 @@ def test_the_openai_adapter_keeps_the_contract() -> None:
     assert report.names("skipped") == []
 
 
-def test_the_claude_code_adapter_keeps_the_reading_half_and_says_why_it_does_not_write() -> None:
-    """Write checks are skipped with the adapter's own reason."""
+def test_the_claude_code_adapter_keeps_the_contract() -> None:
+    """Reading and writing; calls are shortened, never removed."""
     report = check_adapter(lambda: claude_code, claude_code_sample)
 
     assert report.ok, str(report)
-    assert len(report.names("passed")) == 9
-    assert len(report.names("skipped")) == 9
-    assert "not supported yet" in str(report)
+    assert len(report.names("skipped")) == 2
+    assert "can_delete is False" in str(report)
 
 
 def test_the_neutral_test_adapter_keeps_the_contract() -> None:

@@ -48,6 +48,26 @@ def test_after_a_pass_usage_is_unknown_until_the_host_reports_it():
     assert waits.due()
 
 
+def test_what_came_in_since_the_report_counts_on_top_of_it():
+    """A result that has just arrived is in the host's estimate, and not yet in any report."""
+    known = trigger()
+    known.report(50_000)
+
+    assert not known.due(grown_tokens=9_000)
+    assert known.due(grown_tokens=11_000)
+
+
+def test_a_host_that_does_not_count_is_not_waited_for():
+    """After a pass an empty report ends the wait: estimates count again."""
+    waits = trigger()
+    waits.ended("committed", tokens_after=10_000)
+    before = waits.due(estimated_tokens=70_000)
+    waits.report_nothing()
+
+    assert not before
+    assert waits.due(estimated_tokens=70_000)
+
+
 def test_without_any_report_the_estimate_counts():
     """A host that never reports usage is served by estimates."""
     fresh = trigger()

@@ -22,6 +22,7 @@ from jev_engine.cli.inspect import inspect
 from jev_engine.cli.learn import learn
 from jev_engine.cli.restore import restore
 from jev_engine.cli.search import search
+from jev_engine.cli.serve import serve
 from jev_engine.cli.setup import remove, setup
 from jev_engine.cli.show import plain
 from jev_engine.cli.store import store
@@ -82,7 +83,7 @@ def main() -> None:
 
 for command in (
     *(compress, inspect, restore, expand, search, store, audit),
-    *(setup, doctor, remove),
+    *(setup, doctor, remove, serve),
     *(evaluate, learn, calibrate),
 ):
     main.add_command(command)

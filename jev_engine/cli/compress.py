@@ -14,6 +14,8 @@ from jev_engine.cli.files import Refused, check_target, write_session
 from jev_engine.cli.show import progress, warn
 
 if TYPE_CHECKING:
+    from jev_engine.cli.new_session import Target
+    from jev_engine.cli.opening import Opened
     from jev_engine.config import EngineConfig
     from jev_engine.result import CompressionResult
 
@@ -21,9 +23,13 @@ __all__ = ["compress"]
 
 
 @click.command()
-@options.file_argument
+@click.argument("file", required=False, type=click.Path(allow_dash=True))
 @click.option(
     "-o", "--out", metavar="OUT", help="Write the shorter session there. Without it, nothing is written or stored."
+)
+@click.option("--latest", is_flag=True, help="Take the session of Claude Code that was used last in this folder.")
+@click.option(
+    "--new-session", is_flag=True, help="Write it beside FILE, as a session of its own that the host can resume."
 )
 @options.format_option
 @options.setting_options
@@ -50,19 +56,24 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
     Without -o this is a dry run. The input file is never changed. Originals go to the store before anything leaves,
     and `jev-engine restore OUT` brings them back.
 
+    A session file of Claude Code becomes a session of its own, under a new id: `claude --resume ID` goes on with it.
+
     \b
     Examples:
       jev-engine compress session.json
+      jev-engine compress --latest --new-session
       jev-engine compress session.json -o shorter.json --protect 'docs/spec/*' --miss-cost 10
     """  # noqa: D301  # \b keeps click from wrapping the examples
-    from jev_engine.cli import opening, report  # noqa: PLC0415  # the engine and rich, only where something is done
+    from jev_engine.cli import new_session, opening, report  # noqa: PLC0415  # rich and the engine, only when needed
 
-    out, name = given["out"], given["file"]
+    out, name = given["out"], _file(given)
     config = _settings(given)
     if out == "-" and given["as_json"]:
         raise click.UsageError("--json and -o - both want standard output: write to a file, or leave one of them out.")
     opened = opening.open_session(name, given["host"], config, given["store"], given["judge"], given["endpoint"])
     read_only = opening.READ_ONLY if opened.adapter.is_read_only else None
+    target = new_session.target_of(opened.adapter, name, out, beside=given["new_session"])
+    out = out if target is None else target.path
     if out is not None:
         if read_only:
             raise Refused(f"-o {out}: {read_only} Leave out -o to see what would go.")
@@ -86,19 +97,45 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
     opening.warn_of_unmatched(result.transcript, given["protect"])
     for message in (*result.stats.warnings, *result.stats.failures):
         warn(message)
-    written = not is_dry and result.outcome != "failed"
-    if written:
-        # An unchanged session is written as it came, so that a script finds its file.
-        write_session(opened.file.dump(result.messages) if result.changed else opened.file.raw, out)
+    written, resume = (False, None) if out is None or is_dry else _write(opened, result, out, target)
     if given["as_json"]:
-        click.echo(json.dumps(to_json(result, is_dry_run=is_dry)))
+        told = to_json(result, is_dry_run=is_dry)
+        click.echo(json.dumps({**told, "resume": resume, "written_to": out} if resume else told))
     else:
-        ending = report.Ending(name, out, opened.store.path, is_dry, written, read_only, given["store"])
+        ending = report.Ending(name, out, opened.store.path, is_dry, written, read_only, given["store"], resume)
         stream = sys.stderr if out == "-" else sys.stdout
         report.show_compression(result, ending, stream, show_all=given["show_all"])
     if result.outcome == "failed":
         click.echo("Error: the pass failed, and the session is as it was. The reason above says what to do.", err=True)
         ctx.exit(1)
+
+
+def _write(opened: Opened, result: CompressionResult, out: str, target: Target | None) -> tuple[bool, str | None]:
+    """Whether the session was written, and the command by which its host goes on with it; raises Refused."""
+    from jev_engine.cli.new_session import rewritten  # noqa: PLC0415  # as above
+
+    if result.outcome == "failed" or (target is not None and not target.is_named and not result.changed):
+        return False, None  # another session of the same rows would help nobody
+    if target is not None and result.changed:
+        made = rewritten(opened, result, target.session)
+        write_session(opened.file.dump(made.rows), out)
+        return True, made.resume
+    # An unchanged session is written as it came, so that a script finds its file.
+    write_session(opened.file.dump(result.messages) if result.changed else opened.file.raw, out)
+    return True, None
+
+
+def _file(given: dict[str, Any]) -> str:
+    """The session that is meant; raises UsageError or Refused."""
+    if given["latest"]:
+        if given["file"] is not None:
+            raise click.UsageError("--latest and FILE both name a session: leave one of them out.")
+        from jev_engine.cli.new_session import latest_file  # noqa: PLC0415  # as above
+
+        return latest_file(given["host"])
+    if given["file"] is None:
+        raise click.UsageError("Missing argument 'FILE'.")
+    return str(given["file"])
 
 
 def _settings(given: dict[str, Any]) -> EngineConfig:

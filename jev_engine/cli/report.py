@@ -32,6 +32,8 @@ class Ending(NamedTuple):
     written: bool
     read_only: str | None
     chosen_store: str | None
+    resume: str | None = None
+    """The command by which the host goes on with what was written."""
 
 
 def show_compression(result: CompressionResult, ending: Ending, stream: IO[str], *, show_all: bool) -> None:
@@ -127,7 +129,8 @@ def last_line(result: CompressionResult, ending: Ending) -> str:
         return f"Written to {out}, unchanged."
     if ending.written:
         store = f" --store {plain(ending.chosen_store)}" if ending.chosen_store else ""
-        return f"Written to {out}. To have everything back: jev-engine restore {out}{store}"
+        resume = f" To go on with it: {ending.resume}." if ending.resume else ""
+        return f"Written to {out}.{resume} To have everything back: jev-engine restore {out}{store}"
     if not result.changed:
         remedy = " --force would take out what there is." if result.outcome == "not_worth_it" else ""
         return f"Nothing to write.{remedy}"

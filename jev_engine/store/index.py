@@ -14,7 +14,7 @@ from jev_engine.recall.ranking import best, pick_terms
 from jev_engine.recall.terms import terms_of
 from jev_engine.store.blobs import body_of
 
-__all__ = ["NO_FTS5", "add", "has_fts5", "has_terms", "line_of", "make", "remove", "search"]
+__all__ = ["NO_FTS5", "add", "has_fts5", "has_terms", "line_of", "make", "remove", "search", "take_in", "waiting"]
 
 NO_FTS5 = (
     "this store has no index, because the SQLite of this Python or of the one that made it lacks FTS5: the words "
@@ -76,9 +76,36 @@ def add_many(db: sqlite3.Connection, rows: Sequence[tuple[int, int, str]]) -> No
     db.executemany("UPDATE originals SET terms = ? WHERE number = ?", [(li.count(" ") + 1, n) for n, _, li in rows])
 
 
+def waiting(db: sqlite3.Connection, chain: Sequence[int] | None, most: int) -> list[tuple[int, int, str | None]]:
+    """Originals that were saved without being taken in, of some sessions or of all: number, session and text."""
+    if not _is_there(db):
+        return []
+    marks = "" if chain is None else f" AND session IN ({','.join('?' * len(chain))})"
+    found = db.execute(
+        f"SELECT number, session, blob FROM originals WHERE terms = 0{marks} LIMIT ?",  # noqa: S608  # question marks
+        (*(chain or ()), most),
+    )
+    return [(number, session, body_of(db, blob)) for number, session, blob in found.fetchall()]
+
+
+def take_in(db: sqlite3.Connection, rows: Sequence[tuple[int, int, str | None]]) -> None:
+    """Take in originals that waited, where nobody else has done so meanwhile; without a line there is no text."""
+    still = [
+        row
+        for row in rows
+        if db.execute("SELECT 1 FROM originals WHERE number = ? AND terms = 0", row[:1]).fetchone() is not None
+    ]
+    add_many(db, [(number, session, line) for number, session, line in still if line is not None])
+    gone = [(number,) for number, _, line in still if line is None]
+    db.executemany("UPDATE originals SET terms = -1 WHERE number = ?", gone)
+
+
 def remove(db: sqlite3.Connection, number: int, session: int, blob: int) -> None:
     """Take out one original while its text is still there: FTS5 without content has to be told what it held."""
-    if _is_there(db) and (text := body_of(db, blob)) is not None:
+    if not _is_there(db):
+        return
+    held = db.execute("SELECT terms FROM originals WHERE number = ?", (number,)).fetchone()
+    if held is not None and held[0] > 0 and (text := body_of(db, blob)) is not None:
         line = f"${session} {line_of(text)}"
         db.execute("INSERT INTO terms (terms, rowid, line) VALUES ('delete', ?, ?)", (number, line))
 

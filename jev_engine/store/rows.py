@@ -27,13 +27,15 @@ from jev_engine.store.limits import Limits, used_bytes
 __all__ = [
     "Kept", "SessionStats", "Stats", "export", "find_passes", "find_session", "insert", "insert_pass", "known", "link",
     "load_ledger", "load_pass", "message_originals", "pack_pass", "prepare", "rank", "read", "read_secret",
-    "save_ledger", "stats", "use_sessions",
+    "save_ledger", "stats", "use_sessions", "waiting",
 ]  # fmt: skip
 
 CHUNK = 500
 """Question marks of one statement; old builds of SQLite take 999."""
 SAME_TEXTS = 4
 """A search asks for this many times the hits it needs, because copies of one text count once."""
+LINE_SHARE = 0.35
+"""Characters of a text's terms for one of the text, over the results of eight public sessions (2.9 million)."""
 PACKED = 6
 """zlib level of records and ledgers, as of texts."""
 
@@ -43,8 +45,8 @@ class Kept(NamedTuple):
 
     original: Original
     blob: blobs.Blob
-    line: str
-    """For the index."""
+    line: str | None
+    """For the index; None where it is taken in later."""
     size: int
     """Bytes it will take, about: its text, its terms, its row."""
 
@@ -76,15 +78,16 @@ class Stats(NamedTuple):
 # --- originals --------------------------------------------------------------------------------------------------------
 
 
-def prepare(original: Original, limits: Limits) -> Kept | None:
+def prepare(original: Original, limits: Limits, *, index_later: bool = False) -> Kept | None:
     """The original as it will be written, or None where it is too large; raises StoreError for what is no text."""
     if not isinstance(original.text, str):
         raise StoreError(f"original {original.reference!r} is no text but {type(original.text).__name__}")
     if len(original.text) > limits.max_text_bytes:
         return None
     blob = blobs.blob_of(original.text)
-    line = index.line_of(original.text)
-    size = len(blob.body) + len(line) // 2 + 300
+    line = None if index_later else index.line_of(original.text)
+    terms = len(original.text) * LINE_SHARE if line is None else len(line)
+    size = len(blob.body) + int(terms) // 2 + 300
     reference, session, key, tool = map(_shown, original[:-1])
     return Kept(Original(reference, session, key, tool, original.text), blob, line, size)
 
@@ -102,7 +105,8 @@ def insert(db: sqlite3.Connection, kept: Sequence[Kept], now: float) -> None:
             " VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
             (reference, sessions[session], key, tool, blobs.put(db, each.blob), len(text), int(now)),
         ).lastrowid
-        added.append((number or 0, sessions[session], each.line))
+        if each.line is not None:
+            added.append((number or 0, sessions[session], each.line))
     index.add_many(db, added)
     db.executemany("DELETE FROM expired WHERE reference = ?", [(each.original.reference,) for each in kept])
 
@@ -148,6 +152,11 @@ def known(db: sqlite3.Connection, references: list[str]) -> dict[str, tuple[str,
         rows = db.execute(f"SELECT reference, key, chars FROM originals WHERE reference IN ({marks})", part)  # noqa: S608  # only question marks
         found.update({reference: (key, chars) for reference, key, chars in rows})
     return found
+
+
+def waiting(db: sqlite3.Connection, session: str | None, most: int) -> list[tuple[int, int, str | None]]:
+    """Originals that the index has not taken in yet, of a session and those it was linked to, or of all."""
+    return index.waiting(db, None if session is None else _chain(db, session), most)
 
 
 def rank(db: sqlite3.Connection, session: str, query: str, limit: int) -> Ranking:

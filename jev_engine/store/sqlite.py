@@ -18,12 +18,16 @@ from anyio import to_thread
 from jev_engine.errors import OriginalNotFound, StoreError
 from jev_engine.store import Original, PassHead, PassRecord, Ranking, anchors, keyed_reference, rows
 from jev_engine.store.database import BUSY_SECONDS, Database, Held, default_path
+from jev_engine.store.index import line_of, take_in
 from jev_engine.store.limits import Limits, Pruned, is_due, prune, purge, room_for
 from jev_engine.store.rows import Kept, Stats
 
 __all__ = ["Limits", "SqliteStore", "default_path"]
 
 T = TypeVar("T")
+
+INDEX_CHUNK = 100
+"""Texts that are taken in for the search at a time; others can write in between."""
 
 
 class SqliteStore:
@@ -47,6 +51,8 @@ class SqliteStore:
         self._database = Database(self.path, busy_seconds, self.limits.max_total_bytes)
         self._held = Held(self._database)
         self._secret: bytes | None = None
+        self.index_later = False
+        """Save without taking texts in for the search, and leave that to `finish_index` or to the next search."""
 
     def reference(self, session: str, key: str) -> str:
         """The reference of a unit; creates the file, because its secret lives there."""
@@ -63,7 +69,8 @@ class SqliteStore:
 
     def _save(self, originals: Sequence[Original]) -> set[str]:
         # Compressed and taken apart before the file is locked: others wait for the writing only.
-        kept = [made for original in originals if (made := rows.prepare(original, self.limits)) is not None]
+        made = [rows.prepare(original, self.limits, index_later=self.index_later) for original in originals]
+        kept = [each for each in made if each is not None]
         if originals and not kept:
             raise StoreError(
                 f"store {str(self.path)!r}: all {len(originals)} originals are larger than max_text_bytes"
@@ -148,7 +155,25 @@ class SqliteStore:
         """The originals of a session that fit a query best. Of equal texts the newest counts."""
         if not self._database.exists():
             return Ranking([])
+        await to_thread.run_sync(self.finish_index, session)
         return await self._read(lambda db: rows.rank(db, session, query, limit))
+
+    def finish_index(self, session: str | None = None) -> int:
+        """Take in for the search what was saved without, of one session or of all; returns how many texts it was.
+
+        Not async: for a thread that nobody waits for. Raises StoreError.
+        """
+        done = 0
+        while waiting := self._waiting(session):
+            lines = [(number, owner, None if text is None else line_of(text)) for number, owner, text in waiting]
+            self._write(lambda db, lines=lines: take_in(db, lines))  # type: ignore[misc]  # mypy cannot infer defaults
+            done += len(lines)
+        return done
+
+    def _waiting(self, session: str | None) -> list[tuple[int, int, str | None]]:
+        if not self._database.exists():
+            return []
+        return self._database.run(lambda db: rows.waiting(db, session, INDEX_CHUNK))
 
     def heads(self, trail: str) -> dict[str, tuple[int, str]]:
         """Count and head of each chain of an audit trail, as they were kept last; not async, sinks are not."""

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from claude_code_rows import Session, image, outcomes, text, texts, thinks, use
 
-from jev_engine.errors import AdapterError
-from jev_engine.host import Adapter, RowChange
+from jev_engine.host import Adapter
 from jev_engine_adapters.claude_code import adapter
 from jev_engine_adapters.claude_code.messages import CLEARED_NOTE
 
@@ -27,14 +26,6 @@ def test_rows_are_plain_json_already():
 
     assert adapter.dump(row) is row
     assert adapter.load(row) is row
-
-
-def test_writing_is_refused_with_the_reason():
-    """Until it can be done right, nobody gets a half-edited session."""
-    with pytest.raises(AdapterError, match="not supported yet"):
-        adapter.edit({}, RowChange(0))
-    with pytest.raises(AdapterError, match="not supported yet"):
-        adapter.check({}, {}, RowChange(0))
 
 
 def test_a_call_and_its_result_are_one_unit():

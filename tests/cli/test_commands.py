@@ -126,12 +126,12 @@ def test_markers_that_no_record_covers_stay_and_are_counted(shell, messages, sho
     assert "5 markers are still in it" in done.stderr
 
 
-def test_restore_does_not_write_claude_code_files(shell, claude_rows) -> None:
-    """As `compress`: writing that form comes later."""
+def test_restore_writes_claude_code_files(shell, claude_rows) -> None:
+    """A session that was never shortened comes back as it is."""
     done = shell.run("restore", shell.file("s.json", claude_rows), "-o", shell.folder / "back.json")
 
-    assert done.exit_code == 2
-    assert "cannot be written yet" in done.stderr
+    assert done.exit_code == 0
+    assert json.loads((shell.folder / "back.json").read_text(encoding="utf-8")) == claude_rows
 
 
 def test_restore_from_another_store_is_refused(shell, messages, shorten_all) -> None:

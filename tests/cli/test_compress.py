@@ -120,15 +120,12 @@ def test_out_may_be_standard_output(shell, messages, shorten_all) -> None:
     assert "committed" in done.stderr
 
 
-def test_claude_code_files_are_judged_and_not_written(shell, claude_rows, shorten_all) -> None:
-    """-o is refused with the reason, before anything is done; without it the table appears."""
+def test_claude_code_files_are_judged_without_writing(shell, claude_rows, shorten_all) -> None:
+    """What is written with -o is a session of its own, see test_new_session."""
     path = shell.file("s.jsonl", "".join(json.dumps(row) + "\n" for row in claude_rows))
 
-    refused = shell.run("compress", path, "-o", shell.folder / "out.jsonl", *shorten_all)
     judged = shell.run("compress", path, *shorten_all)
 
-    assert refused.exit_code == 2
-    assert "cannot be written yet" in refused.stderr
     assert judged.exit_code == 0
     assert "shortened" in judged.stdout
     assert shell.names() == {"s.jsonl"}

@@ -34,7 +34,7 @@ from jev_engine_adapters.claude_code.chain import Live, live_rows, response_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CLEARED_NOTE", "looks_like_session", "read_rows"]
+__all__ = ["CLEARED_NOTE", "arguments_text", "host_wrote", "is_launch", "looks_like_session", "read_rows"]
 
 CLEARED_NOTE = "[Old tool result content cleared]"
 """What the model sees in place of a result that a microcompaction cleared, as the CLI writes it (2.1)."""
@@ -192,7 +192,7 @@ class _Reading:
                 if not self._doubled(i, response, (kind, block[kind])):
                     (texts if kind == "text" else reasoning).append(block[kind])
             elif kind == "tool_use":
-                arguments = _arguments(block.get("input"))
+                arguments = arguments_text(block.get("input"))
                 call_id = block.get("id")
                 identity = (kind, call_id if call_id.__class__ is str else "", arguments or "")
                 if not (call_id and self._doubled(i, response, identity)):
@@ -252,7 +252,7 @@ class _Reading:
         text, images, anomaly = _result_text(block.get("content"))
         if text == CLEARED_NOTE or (call_id.__class__ is str and i < self._cleared.get(call_id, -1)):
             text, images, anomaly = CLEARED_NOTE, 0, "cleared by the host"
-        elif _is_launch(text, record):
+        elif is_launch(text, record):
             anomaly = "answer arrives later"
         is_error = block.get("is_error") is True
         call = self.builder.result(i, call_id, text, is_error=is_error, images=images, place=place)
@@ -265,7 +265,7 @@ def _mark(call: ToolCall, anomaly: str) -> None:
         call.anomaly = anomaly
 
 
-def _arguments(value: Any) -> str | None:
+def arguments_text(value: Any) -> str | None:
     """The arguments as compact JSON text; None where they cannot be written as such."""
     try:
         return _encode(value)
@@ -310,7 +310,7 @@ def _result_text(content: Any) -> tuple[str, int, str | None]:
     return _plain_text(content), images, anomaly
 
 
-def _is_launch(text: str, record: Any) -> bool:
+def is_launch(text: str, record: Any) -> bool:
     """The result announces a subagent whose answer arrives later, in a row of its own."""
     if record.__class__ is dict:
         status = record.get("status")
@@ -328,10 +328,11 @@ def _is_human(row: dict[str, Any], texts: list[str], images: int) -> bool:
         return False
     if not texts:
         return images > 0
-    return not all(_host_wrote(text) for text in texts)
+    return not all(host_wrote(text) for text in texts)
 
 
-def _host_wrote(text: str) -> bool:
+def host_wrote(text: str) -> bool:
+    """User text that reads as written by the host: commands, notifications, reminders and nothing else."""
     text = text.lstrip()
     if text.startswith(_HOST_WRITTEN):
         return True

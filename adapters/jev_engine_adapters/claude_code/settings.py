@@ -1,0 +1,190 @@
+"""The user's `settings.json` of Claude Code: what in it is ours, and everything else left as it is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jev_engine.errors import HostError
+from jev_engine.hosts import Finding
+from jev_engine.serve import places
+from jev_engine.serve.process import DEFAULT_PORT
+
+__all__ = [
+    "DEFAULT_PORT", "FLAG_VARIABLE", "PERCENT_VARIABLE", "dump", "findings", "has_http_hooks", "plugin_options", "read",
+    "with_environment", "with_hooks", "with_plugin", "without_ours",
+]  # fmt: skip
+
+PLUGIN = "jev-engine@jev-engine"
+MARKET = "jev-engine"
+TOOLS = ("mcp__jev-engine__expand", "mcp__jev-engine__search")
+FLAG_VARIABLE = "CLAUDE_CODE_ENABLE_FUNCTION_HOOKS"
+PERCENT_VARIABLE = "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"
+RELAY = Path(places.__file__).with_name("relay.py")
+HEARD = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact", "PostCompact", "SessionStart", "SessionEnd")
+"""Events that say something about calls, compactions and sessions."""
+STARTS = ("SessionStart", "PreCompact")
+"""Those that may start the local process; the others only pass on what it can take."""
+NOT_OVER_HTTP = ("SessionStart", "SessionEnd")
+"""Claude Code sends no HTTP for the first, and may be gone before the answer to the second."""
+HOOK_SECONDS = 5
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The settings, empty where there are none; raises HostError for a file that is no JSON object."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise HostError(f"{path}: cannot be read as JSON: {error}; mend it or move it away") from error
+    if not isinstance(held, dict):
+        raise HostError(f"{path}: holds no JSON object; mend it or move it away")
+    return held
+
+
+def dump(settings: Mapping[str, Any]) -> bytes:
+    """As Claude Code writes it."""
+    return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def plugin_options(held: Mapping[str, Any]) -> dict[str, Any]:
+    """What the user has set for the plugin."""
+    entry = _part(_part(held, "pluginConfigs"), PLUGIN)
+    return dict(_part(entry, "options"))
+
+
+def with_plugin(held: Mapping[str, Any], folder: Path, options: Mapping[str, Any], *, flag: bool) -> dict[str, Any]:
+    """The settings with the plugin enabled, its options, and leave to use its two tools without asking."""
+    source = {"source": {"source": "directory", "path": str(folder)}}
+    permissions = _part(held, "permissions")
+    allowed = permissions.get("allow") if isinstance(permissions.get("allow"), list) else []
+    made = {
+        **held,
+        "extraKnownMarketplaces": {**_part(held, "extraKnownMarketplaces"), MARKET: source},
+        "enabledPlugins": {**_part(held, "enabledPlugins"), PLUGIN: True},
+        "pluginConfigs": {**_part(held, "pluginConfigs"), PLUGIN: {"options": dict(options)}},
+        "permissions": {**permissions, "allow": [*(allowed or []), *(t for t in TOOLS if t not in (allowed or []))]},
+    }
+    return with_environment(made, FLAG_VARIABLE, "1") if flag else made
+
+
+def with_environment(held: Mapping[str, Any], name: str, value: str) -> dict[str, Any]:
+    """The settings with a variable that Claude Code sets for its sessions."""
+    return {**held, "env": {**_part(held, "env"), name: value}}
+
+
+def with_hooks(held: Mapping[str, Any], kind: str, command: str, token: str = "") -> dict[str, Any]:
+    """The settings with our hooks; raises HostError for a kind that is none of command, http, none."""
+    if kind == "none":
+        return dict(held)
+    if kind not in ("command", "http"):
+        raise HostError(f"hooks = {kind!r}: command, http or none is needed")
+    hooks = dict(_part(held, "hooks"))
+    for event in HEARD:
+        ours = _http_hook(token) if kind == "http" and event not in NOT_OVER_HTTP else _command_hook(event, command)
+        groups = hooks.get(event)
+        hooks[event] = [*(groups if isinstance(groups, list) else []), {"matcher": "", "hooks": [ours]}]
+    return {**held, "hooks": hooks}
+
+
+def _command_hook(event: str, command: str) -> dict[str, Any]:
+    argv = [sys.executable, "-I", "-S", str(RELAY), str(places.places().socket)]
+    argv += [command] if event in STARTS else []
+    return {"type": "command", "command": shlex.join(argv), "timeout": HOOK_SECONDS}
+
+
+def _http_hook(token: str) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{DEFAULT_PORT}/hooks"
+    return {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}, "timeout": HOOK_SECONDS}
+
+
+def _is_ours(hook: Any) -> bool:
+    if not isinstance(hook, dict):
+        return False
+    command, url = str(hook.get("command", "")), str(hook.get("url", ""))
+    return (RELAY.name in command and "jev_engine" in command) or url == f"http://127.0.0.1:{DEFAULT_PORT}/hooks"
+
+
+def _our_hooks(held: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    groups = [group for each in _part(held, "hooks").values() if isinstance(each, list) for group in each]
+    inside = [group.get("hooks") for group in groups if isinstance(group, dict)]
+    return [hook for hooks in inside if isinstance(hooks, list) for hook in hooks if _is_ours(hook)]
+
+
+def has_http_hooks(held: Mapping[str, Any]) -> bool:
+    """Whether ours are sent over loopback."""
+    return any(hook.get("type") == "http" for hook in _our_hooks(held))
+
+
+def without_ours(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without anything of ours; parts that are then empty go, if only we can have made them.
+
+    Variables are ours only where our plugin is set up: its user may have set the same ones before.
+    """
+    left = dict(held)
+    variables = (FLAG_VARIABLE, PERCENT_VARIABLE) if PLUGIN in _part(held, "pluginConfigs") else ()
+    for name, keys in (
+        ("extraKnownMarketplaces", (MARKET,)),
+        ("enabledPlugins", (PLUGIN,)),
+        ("pluginConfigs", (PLUGIN,)),
+        ("env", variables),
+    ):
+        _keep(left, name, {key: value for key, value in _part(held, name).items() if key not in keys})
+    permissions = dict(_part(held, "permissions"))
+    if isinstance(permissions.get("allow"), list):
+        _keep(permissions, "allow", [tool for tool in permissions["allow"] if tool not in TOOLS])
+        _keep(left, "permissions", permissions)
+    hooks = {}
+    for event, groups in _part(held, "hooks").items():
+        kept = [_without_hooks(group) for group in groups] if isinstance(groups, list) else groups
+        if not isinstance(kept, list):
+            hooks[event] = kept
+        elif any(group is not None for group in kept) or not groups:
+            hooks[event] = [group for group in kept if group is not None]
+    _keep(left, "hooks", hooks)
+    return left
+
+
+def _without_hooks(group: Any) -> Any:
+    """A group of hooks without ours; None where nothing else was in it."""
+    inside = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(inside, list) or not any(_is_ours(hook) for hook in inside):
+        return group
+    kept = [hook for hook in inside if not _is_ours(hook)]
+    return {**group, "hooks": kept} if kept else None
+
+
+def _keep(left: dict[str, Any], name: str, value: Any) -> None:
+    """Put a part back, unless it is empty now and was not before."""
+    if value or (name in left and not left[name]):
+        left[name] = value
+    else:
+        left.pop(name, None)
+
+
+def _part(held: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = held.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def findings(held: Mapping[str, Any], folder: Path, *, needs_flag: bool) -> Iterator[Finding]:
+    """What the settings say about the plugin and the hooks."""
+    named = _part(_part(_part(held, "extraKnownMarketplaces"), MARKET), "source").get("path")
+    if _part(held, "enabledPlugins").get(PLUGIN) is not True:
+        yield Finding("settings", "bad", "the plugin is not enabled; run: jev-engine setup claude-code")
+    elif named != str(folder):
+        yield Finding("settings", "bad", f"the plugin is looked for at {named}; run: jev-engine setup claude-code")
+    else:
+        yield Finding("settings", "ok", "the plugin is enabled")
+    if needs_flag and _part(held, "env").get(FLAG_VARIABLE) != "1":
+        yield Finding("settings", "bad", f"{FLAG_VARIABLE} is not set; run: jev-engine setup claude-code")
+    hooks = _our_hooks(held)
+    text = f"{len(hooks)} hooks tell the audit trail" if hooks else "none: tool calls are in no trail"
+    yield Finding("hooks", "ok" if hooks else "note", text)
+    if held.get("disableAllHooks"):
+        yield Finding("hooks", "bad", "disableAllHooks is set in your settings: neither plugin nor hooks run")

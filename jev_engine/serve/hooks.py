@@ -1,0 +1,79 @@
+"""Hooks of hosts, heard for the audit trail: taken in at once, told in a thread of their own, and never in the way."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jev_engine.errors import JevEngineError
+from jev_engine.serve.desk import Desk
+from jev_engine.trail import Trail
+
+__all__ = ["HookDesk", "tell"]
+
+logger = logging.getLogger("jev_engine")
+
+MOST_WAITING = 10_000
+"""Hooks that wait to be told; beyond that they are dropped and counted."""
+HOST = "claude-code-plugin"
+
+
+class HookDesk:
+    """Takes payloads of hooks. One thread tells them, in the order they came."""
+
+    def __init__(self, desk: Desk, work: Callable[[Desk, Mapping[str, Any]], None] | None = None) -> None:
+        self._desk = desk
+        self._work = work or tell
+        self._queue: queue.Queue[Mapping[str, Any]] = queue.Queue(MOST_WAITING)
+        self._lock = threading.Lock()
+        self._has_thread = False
+        self.dropped = 0
+
+    def take(self, payload: Mapping[str, Any]) -> None:
+        """Note one payload; never waits, never raises."""
+        try:
+            self._queue.put_nowait(payload)
+        except queue.Full:
+            self.dropped += 1
+            return
+        with self._lock:
+            if not self._has_thread:
+                threading.Thread(target=self._run, name="jev-engine hooks", daemon=True).start()
+                self._has_thread = True
+
+    def wait(self) -> None:
+        """Until everything taken so far is told."""
+        self._queue.join()
+
+    def _run(self) -> None:
+        while True:
+            payload = self._queue.get()
+            try:
+                self._work(self._desk, payload)
+            except Exception:
+                logger.exception("a hook could not be told")
+            finally:
+                self._queue.task_done()
+
+
+def tell(desk: Desk, payload: Mapping[str, Any]) -> None:
+    """One payload to the trail, and to the pass it says something about."""
+    try:
+        engine = desk.engine_of({})
+        host = engine.plugins.adapter(HOST)
+    except JevEngineError as error:
+        logger.warning("hooks cannot be told: %s", error)
+        return
+    name = payload.get("hook_event_name")
+    session = payload.get("session_id")
+    if isinstance(session, str) and (
+        name == "PostCompact" or (name == "SessionStart" and payload.get("source") == "compact")
+    ):
+        desk.applied({"session_id": session, "agent_id": payload.get("agent_id")})
+    told = getattr(host, "told", lambda _: None)(payload)
+    if told is not None and engine.sinks:
+        trail = Trail(engine.sinks, host=host.name, is_pass=False)
+        trail.tell(told)
