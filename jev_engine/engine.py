@@ -113,11 +113,10 @@ class ContextEngine:
         paid: PaidAnswers | None = None,
         waits_for_host: bool = False,
     ) -> CompressionResult:
-        """One pass over a history. Never raises for what a history, judge or store does: the input comes back, with why.
+        """One pass over a history; whatever a history, judge or store does, it returns, and never worse than the input.
 
-        `dry_run` decides without storing or changing anything; the result still says what would happen.
-        `cache_is_cold` says that the provider holds no prefix any more. `paid` are answers of earlier passes.
-        `waits_for_host` leaves it to the host to say whether the result was taken up, see `CompressionResult.fate`.
+        `dry_run` changes and stores nothing. `cache_is_cold`: the provider holds no prefix any more. `paid`: answers of
+        earlier passes. `waits_for_host`: the host says what becomes of the result, see `CompressionResult.fate`.
         """
         flags = {"is_dry": dry_run, "cache_is_cold": cache_is_cold, "waits_for_host": waits_for_host}
         task = Pass(self.config, messages, self.sinks, force=force, paid=paid, **flags)

@@ -28,7 +28,7 @@ format_option = click.option(
     "--format",
     "host",
     default="auto",
-    metavar="auto|openai|claude-code",
+    metavar="auto|openai|anthropic|claude-code",
     help="Form of the session; found out by itself unless named. Plugins add more.",
 )
 

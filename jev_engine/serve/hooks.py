@@ -69,10 +69,11 @@ def tell(desk: Desk, payload: Mapping[str, Any]) -> None:
         return
     name = payload.get("hook_event_name")
     session = payload.get("session_id")
-    if isinstance(session, str) and (
-        name == "PostCompact" or (name == "SessionStart" and payload.get("source") == "compact")
-    ):
-        desk.applied({"session_id": session, "agent_id": payload.get("agent_id")})
+    is_confirmed = name == "PostCompact" or (name == "SessionStart" and payload.get("source") == "compact")
+    if isinstance(session, str) and (is_confirmed or name == "PreCompact"):
+        # Where a plugin has answered, `PreCompact` is not fired: the built-in compaction begins all the same.
+        reason = None if is_confirmed else "the host compacted by itself"
+        desk.applied({"session_id": session, "agent_id": payload.get("agent_id"), "reason": reason})
     told = getattr(host, "told", lambda _: None)(payload)
     if told is not None and engine.sinks:
         trail = Trail(engine.sinks, host=host.name, is_pass=False)
