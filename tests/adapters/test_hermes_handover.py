@@ -14,6 +14,9 @@ from hosts.hermes_fake import FakeHost, NewHost
 from hosts.hermes_process import asked_for, host_on, host_rows, process, rounds
 
 from jev_engine import events
+from jev_engine.errors import StoreError
+from jev_engine.store.memory import MemoryStore
+from jev_engine.testing import ScriptedJudge
 from jev_engine_adapters.hermes import hooks
 from jev_engine_adapters.hermes.state import here
 from jev_engine_adapters.hermes.status import command
@@ -191,7 +194,7 @@ def test_a_host_that_gives_up_gets_nothing_and_leaves_a_trace() -> None:
     """0.20 and later: after its limit the host cancels; what the pool finishes late is thrown away."""
     ear = Ear()
     host = host_on(process(sinks=[ear]), NewHost)
-    host.is_cancelled = True
+    host.engine._compression_cancelled_check = lambda: True
     messages = [{"role": "user", "content": "Read."}, *host_rows(9)]
 
     assert host.engine.compress(messages, current_tokens=60_000, force=True) is messages
@@ -216,6 +219,46 @@ def test_the_chat_command_tells_and_takes_back() -> None:
     ask("on")
     assert host.engine.should_compress(64_000)
     assert "/jev [" in ask("nonsense")
+
+
+def test_a_pass_that_removed_calls_is_taken_back_too() -> None:
+    """Thresholds may take a whole call out; its place is found by the record of the pass."""
+    judge = ScriptedJudge(lambda _: (0.0, 0.0))
+    host = host_on(process(judge, profile="hermes-classic", guards=False))
+    messages, made = asked_for(host)
+    command(host.engine.shared)("undo")
+    back = host.engine.compress(made, current_tokens=30_000, force=True)
+
+    assert len(made) < len(messages)
+    assert back == messages
+    assert "undone" in host.engine.get_status()["last_pass"]
+
+
+def test_what_cannot_be_taken_back_is_told() -> None:
+    class Broken(MemoryStore):
+        async def read(self, reference: str, *, session: str | None = None) -> Any:
+            raise StoreError("the disk is gone")
+
+    host = host_on(process(store=Broken()))
+    _, made = asked_for(host)
+    command(host.engine.shared)("undo")
+
+    assert host.engine.compress(made, current_tokens=30_000, force=True) is made
+    assert "could not be undone: the disk is gone" in host.engine.get_status()["last_pass"]
+
+
+def test_passes_that_are_off_stay_off_until_the_turn_would_be_lost() -> None:
+    host = host_on(process())
+    ask = command(host.engine.shared)
+    ask("off")
+    host.turn("Read.", rounds(9))
+    quiet = len(host.compactions)
+    host.limit = 20_000
+    host.turn("Go on.")
+
+    assert quiet == 0
+    assert not host.lost_turns
+    assert len(host.compactions) == 1
 
 
 def test_a_command_in_a_gateway_of_many_chats_tells_nobody_elses_ids() -> None:

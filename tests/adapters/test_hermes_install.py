@@ -52,6 +52,14 @@ CASES = {
         '"plugins":\n  "enabled":\n    - "jev-engine"\n"context":\n  "engine": "jev-engine"\n',
         '"plugins":\n  "enabled":\n    - "jev-engine"\n"context":\n  "engine": "jev-engine"\n',
     ),
+    "disabled before": (
+        "plugins:\n  disabled: [jev-engine, x]\n  enabled:\n    - a\n",
+        "plugins:\n  disabled: [x]\n  enabled:\n    - a\n    - jev-engine\ncontext:\n  engine: jev-engine\n",
+    ),
+    "disabled alone": (
+        "plugins:\n  disabled:\n    - jev-engine\n  enabled: []\n",
+        "plugins:\n  disabled: []\n  enabled:\n    - jev-engine\ncontext:\n  engine: jev-engine\n",
+    ),
     "the same words elsewhere": (
         "other:\n  plugins:\n    enabled: [x]\n  context:\n    engine: y\n",
         ("other:\n  plugins:\n    enabled: [x]\n  context:\n    engine: y\n\n"

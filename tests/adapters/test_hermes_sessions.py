@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +186,12 @@ class Down:
     name, is_calibrated = "down", False
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked, self.hangs = 0, True
 
     async def judge(self, request: JudgeRequest) -> Verdict:
         self.asked += 1
-        await asyncio.sleep(3_600)
+        if self.hangs:
+            await asyncio.sleep(3_600)
         return Verdict()
 
 
@@ -243,6 +246,49 @@ def test_a_store_that_fails_leaves_everything_in_place() -> None:
     assert "StoreError" in host.engine.get_status()["last_pass"]
 
 
+def test_a_refused_request_with_a_store_that_fails_is_not_tried_again_and_again() -> None:
+    """Nothing may leave, so the turn is lost; but at once."""
+
+    class Broken(MemoryStore):
+        saves = 0
+
+        async def save(self, originals: Any) -> set[str]:
+            self.saves += 1
+            raise StoreError("no room")
+
+    store = Broken()
+    host = host_on(process(store=store))
+    messages = [{"role": "user", "content": "Read."}, *host_rows(9)]
+
+    assert host.engine.compress(messages, current_tokens=60_000) is messages
+    assert store.saves == 1
+
+
+def test_a_pass_that_another_one_holds_up_gives_the_list_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction.compact, "__kwdefaults__", {"deadline_seconds": 0.1})
+    host = host_on(process())
+    messages = [{"role": "user", "content": "Read."}, *host_rows(9)]
+
+    with host.engine.session.lock:
+        assert host.engine.compress(messages, current_tokens=60_000, force=True) is messages
+    assert host.engine.compress(messages, current_tokens=60_000, force=True) is not messages
+
+
+@pytest.mark.parametrize("how", ["member", "start"])
+def test_a_session_that_takes_its_history_along_takes_originals_and_counters_too(how: str) -> None:
+    host = host_on(process())
+    host.turn("Read.", rounds(9))
+    reference = json.dumps(host.messages).split("intact as ")[1][:19]
+    if how == "member":
+        host.engine.carry_over_new_session_context("s1", "s2")
+    else:
+        host.engine.on_session_start("s2", old_session_id="s1", carry_over_context=True)
+
+    assert host.engine.session.name == "s2"
+    assert host.engine.session.passes == 1
+    assert "No original" not in host.engine.handle_tool_call("jev_expand", {"id": reference})
+
+
 def test_a_provider_that_never_counts_is_served_by_estimates() -> None:
     host = host_on(process())
     host.counts = False
@@ -269,6 +315,40 @@ def test_two_threads_at_once_make_one_pass_after_the_other() -> None:
     shortened = [json.dumps(rows) for rows in made if rows is not messages]
     assert len(made) == 4
     assert len(set(shortened)) == 1
+
+
+def test_no_history_is_kept_alive_after_a_pass(tmp_path: Path) -> None:
+    """A gateway serves many chats: what a pass was made from goes with the host's own list."""
+
+    class Row(dict[str, Any]):
+        """A message that can be watched."""
+
+    host = host_on(process(store=SqliteStore(tmp_path / "o.sqlite3")))
+    messages = [Row(row) for row in [{"role": "user", "content": "Read."}, *host_rows(9)]]
+    watched = [weakref.ref(row) for row in messages]
+    made = host.engine.compress(messages, current_tokens=60_000, force=True)
+    changed = made is not messages
+    host.engine.on_session_start("s1", boundary_reason="compression", old_session_id="s1")
+    del messages, made
+    gc.collect()
+
+    assert changed
+    assert [row() for row in watched if row() is not None] == []
+
+
+def test_a_host_that_loses_patience_goes_on_and_so_does_the_session() -> None:
+    """0.20 and later wait so long and no longer; what comes late is nobody's result."""
+    judge = Down()
+    host = host_on(process(judge), NewHost)
+    host.patience_seconds = 0.2
+    host.turn("Read.", rounds(9))
+    lost, discarded = host.lost_turns, host.engine.session.discarded
+    judge.hangs, host.patience_seconds = False, 120.0
+    host.compact(62_000, force=False)
+
+    assert not lost
+    assert discarded <= 1
+    assert "intact as" in json.dumps(host.messages)
 
 
 async def test_called_inside_a_running_loop_it_does_not_wait_on_that_loop() -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-__all__ = ["environment"]
+__all__ = ["cache_folder", "environment"]
 
 ROOT = Path(__file__).resolve().parents[2]
 # What this project needs at run time; ranges, so that a host's own pins hold.
@@ -46,8 +46,7 @@ def environment(
     """
     wanted = "\n".join([python, *no_deps, "--", *requirements, str(with_ours), str(ROOT)])
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
-    # Not the folder that tests are sent to: this one is meant to last.
-    cache = Path(os.environ.get("JEV_ENGINE_TEST_HOSTS") or _cache())
+    cache = cache_folder()
     folder = cache / f"{name}-{digest}"
     found = folder / "bin" / "python"
     if (folder / "complete").exists():
@@ -68,6 +67,11 @@ def environment(
     finally:
         lock.unlink(missing_ok=True)
     return found
+
+
+def cache_folder() -> Path:
+    """Where hosts are kept between runs: not the folder that tests are sent to."""
+    return Path(os.environ.get("JEV_ENGINE_TEST_HOSTS") or _cache())
 
 
 def _cache() -> str:

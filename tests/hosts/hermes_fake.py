@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
@@ -172,9 +173,6 @@ class NewHost(FakeHost):
     def copy_of(self, registered: Any) -> Any:
         engine = registered.clone_for_agent()
         engine.model_thresholds = {"m": 0.4}
-        engine._compression_cancelled_check = lambda: self.is_cancelled
-        self.is_cancelled = False
-        self.pruned = 0
         return engine
 
     def run(self, tokens: int, focus_topic: str | None, force: bool) -> Any:  # noqa: FBT001
@@ -186,13 +184,15 @@ class NewHost(FakeHost):
             phase="compress", default_message="Compacting…", approx_tokens=tokens
         )
         assert said is None or isinstance(said, str)
+        gone = threading.Event()
+        engine._compression_cancelled_check = gone.is_set
         private = copy.deepcopy(self.messages)
         options = {"current_tokens": tokens, "focus_topic": focus_topic, "force": force, "bypass_cooldown": True}
         future = self.pool.submit(engine.compress, private, **options)
         try:
             made = future.result(self.patience_seconds)
         except TooSlow:
-            self.is_cancelled = True
+            gone.set()
             engine.record_timeout_failure("idle", failure_kind="timeout")
             return copy.deepcopy(self.messages)
         if rough(made) > rough(self.messages):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hermes_lab import TASK, Lab, assert_shortened, assert_whole, results, whole_original
@@ -66,18 +67,40 @@ def _unchanged(provider: Provider) -> None:
 
 
 def store_nowhere(lab: Lab) -> None:
-    """A path that no file can have: nothing leaves, nothing is lost."""
+    """A path that no file can have, and a file system that takes none: nothing leaves, nothing is lost."""
     (lab.home / "a_file").write_text("")
-    provider, agent = _turn(lab, lambda: ContextEngine(store=SqliteStore(lab.home / "a_file" / "originals.sqlite3")))
+    for folder in (lab.home / "a_file", Path("/proc/self/nowhere")):
+        path = folder / "originals.sqlite3"
+        provider, agent = _turn(lab, lambda path=path: ContextEngine(store=SqliteStore(path)))  # type: ignore[misc]
+        _unchanged(provider)
+        assert "failed" in agent.context_compressor.session.last_words
+
+
+def store_read_only(lab: Lab) -> None:
+    """A file that can be read and not written."""
+
+    class ReadOnly(SqliteStore):
+        """As a file on a disk that was mounted for reading: every connection refuses to write."""
+
+        def _write(self, work: Any) -> Any:
+            def refusing(db: sqlite3.Connection) -> Any:
+                db.execute("PRAGMA query_only = ON")
+                return work(db)
+
+            return super()._write(refusing)
+
+    path = lab.home / "read_only.sqlite3"
+    SqliteStore(path).reference("s", "k")
+    provider, agent = _turn(lab, lambda: ContextEngine(store=ReadOnly(path)))
     _unchanged(provider)
-    assert "failed" in agent.context_compressor.session.last_words
+    assert "readonly" in agent.context_compressor.session.last_words, agent.context_compressor.session.last_words
 
 
 def store_full(lab: Lab) -> None:
-    limits = Limits(max_total_bytes=120_000)
+    limits = Limits(max_total_bytes=70_000)
     provider, agent = _turn(lab, lambda: ContextEngine(store=SqliteStore(lab.home / "full.sqlite3", limits=limits)))
-    del agent
-    assert_whole(provider)
+    _unchanged(provider)
+    assert "full" in agent.context_compressor.session.last_words, agent.context_compressor.session.last_words
 
 
 @contextlib.contextmanager

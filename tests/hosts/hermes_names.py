@@ -6,6 +6,6 @@ SCENARIOS = (
     "feasibility", "reserve", "temporary_agent",
 )  # fmt: skip
 FAULTS = (
-    "judge_down", "judge_slow", "judge_talks_nonsense", "store_nowhere", "store_full", "store_locked",
-    "settings_broken", "member_faults", "no_summariser", "unsafe_to_summarise", "originals_survive",
+    "judge_down", "judge_slow", "judge_talks_nonsense", "store_nowhere", "store_read_only", "store_full",
+    "store_locked", "settings_broken", "member_faults", "no_summariser", "unsafe_to_summarise", "originals_survive",
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ VERSIONS = ("0.17.0", "0.18.2", "0.19.0")
 WORKER_SECONDS = 600
 
 
-@lru_cache
 def run_all(version: str, module: str, folder: Path) -> dict[str, dict[str, Any]]:
     """All scenarios of a module in one process of that host; what became of each, by name."""
     package = f"hermes-agent=={version}"
@@ -44,26 +43,36 @@ def run_all(version: str, module: str, folder: Path) -> dict[str, dict[str, Any]
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """One folder for each process, the same every time it is asked for."""
-    return lru_cache(tmp_path_factory.mktemp)
+def became(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What became of each scenario of a host; two hosts run at once, because they mostly wait."""
+    chosen = [item for item in request.session.items if getattr(item, "originalname", "") in MODULES]
+    wanted = dict.fromkeys((MODULES[item.originalname], item.callspec.params["version"]) for item in chosen)  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(2) as pool:
+        running = {
+            (module, version): pool.submit(run_all, version, module, tmp_path_factory.mktemp(f"{module}-{version}"))
+            for module, version in wanted
+        }
+        yield lambda module, version: running[module, version].result()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_real_host(version: str, scenario: str, folders: Any) -> None:
+def test_a_real_host(version: str, scenario: str, became: Any) -> None:
     """End to end against a provider on loopback: words and pairs on the wire, originals byte for byte."""
-    became = run_all(version, "hermes_scenarios", folders(f"scenarios-{version}"))
+    found = became("hermes_scenarios", version)
 
-    assert scenario in became, became["worker"]["fault"]
-    assert became[scenario]["fault"] is None, became[scenario]["fault"]
+    assert scenario in found, found["worker"]["fault"]
+    assert found[scenario]["fault"] is None, found[scenario]["fault"]
 
 
 @pytest.mark.parametrize("version", ["0.17.0", "0.19.0"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_costs_no_turn(version: str, fault: str, folders: Any) -> None:
+def test_a_fault_costs_no_turn(version: str, fault: str, became: Any) -> None:
     """On the host that shares one engine between agents, and on one that copies it."""
-    became = run_all(version, "hermes_faults", folders(f"faults-{version}"))
+    found = became("hermes_faults", version)
 
-    assert fault in became, became["worker"]["fault"]
-    assert became[fault]["fault"] is None, became[fault]["fault"]
+    assert fault in found, found["worker"]["fault"]
+    assert found[fault]["fault"] is None, found[fault]["fault"]
+
+
+MODULES = {"test_a_real_host": "hermes_scenarios", "test_a_fault_costs_no_turn": "hermes_faults"}

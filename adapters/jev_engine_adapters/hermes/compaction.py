@@ -5,10 +5,12 @@ It never makes things worse: on any doubt, fault or deadline the list the host g
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from jev_engine.bridge import run
 from jev_engine.engine import ContextEngine
@@ -24,11 +26,14 @@ from jev_engine_adapters.hermes.undo import undo_last
 __all__ = ["DEADLINE_SECONDS", "Asked", "Done", "compact"]
 
 logger = logging.getLogger("jev_engine.hermes")
+T = TypeVar("T")
 
 DEADLINE_SECONDS = 60.0
 """Longest a pass takes; newer hosts give up on an engine after 120 s, and older ones wait for ever."""
 OFFLINE_SECONDS = 20.0
 """The same for a pass after that, which asks nobody; the longest sessions take a second."""
+# How soon a host that has given up is noticed.
+POLL_SECONDS = 0.25
 # The host calls a rescue a success from 5 % on, by an estimate of its own that differs from ours.
 RESCUED_SHARE = 0.08
 # Newest calls that stay: first as set, then all but one, then none; only where the turn would be lost.
@@ -93,7 +98,7 @@ def _shortened(session: HostSession, asked: Asked, until: float) -> CompressionR
         return _rescued(session, asked, until)
     engine = session.engine(offers_tools=asked.offers_tools)
     done = _passed(session, asked, engine, asked.messages, until, is_forced=asked.is_forced)
-    if done is not None or engine.judge is None:
+    if done is not None or engine.judge is None or asked.is_cancelled():
         return done
     # A judge outside that does not end in time is not waited for again.
     engine = session.engine(offers_tools=asked.offers_tools, is_offline=True)
@@ -140,9 +145,8 @@ def _passed(
     try:
         if left <= 0:
             raise TimeoutError  # noqa: TRY301  # as if the pass itself had met it
-        done: CompressionResult = run(
-            core.compress, messages, tokens, asked.focus_topic, is_forced, waits_for_host=True, timeout_seconds=left
-        )
+        work = partial(core.compress, messages, tokens, asked.focus_topic, is_forced, waits_for_host=True)
+        done: CompressionResult = run(_watched, work, asked.is_cancelled, timeout_seconds=left)
     except TimeoutError:
         session.last_words = "the pass did not end in time; nothing was changed"
         core.trigger.ended("failed", tokens_after=tokens or 0, now=time.monotonic())
@@ -152,6 +156,19 @@ def _passed(
     # What the pass was made from is not kept alive.
     core.last = None
     return done
+
+
+async def _watched(work: Callable[[], Awaitable[T]], is_cancelled: Callable[[], bool]) -> T:
+    """What `work` gives; TimeoutError as soon as the host no longer waits for it."""
+    task = asyncio.ensure_future(work())
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=POLL_SECONDS)
+            if not task.done() and is_cancelled():
+                raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _should_hand_over(session: HostSession, asked: Asked, done: CompressionResult) -> bool:

@@ -53,7 +53,7 @@ def _take(hook: str, given: Mapping[str, Any], shared: Shared) -> None:
         if hook == "pre_api_request":
             _take_reserve(session, given.get("max_tokens"), shared)
             _take_request(session, given.get("request_messages"), shared)
-    event = told(hook, given)
+    event = told(hook, given) if shared.is_heard else None
     if event is not None:
         shared.tell(event)
 

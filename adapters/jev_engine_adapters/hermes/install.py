@@ -176,8 +176,9 @@ for data in (old, new):
     for key, inner in (("plugins", "enabled"), ("context", "engine")):
         part = data.get(key) or {}
         if inner == "enabled":
-            names = [n for n in part.get(inner) or [] if n != "jev-engine"]
-            part = {**part, inner: names} if names else {k: v for k, v in part.items() if k != inner}
+            for each in (inner, "disabled"):
+                names = [n for n in part.get(each) or [] if n != "jev-engine"]
+                part = {**part, each: names} if names else {k: v for k, v in part.items() if k != each}
         else:
             part = {k: v for k, v in part.items() if k != inner}
         data[key] = part

@@ -117,6 +117,9 @@ def is_on(text: str) -> tuple[bool, bool]:
     enabled = lines.find("enabled", plugins) if plugins is not None else None
     engine = lines.find("engine", context) if context is not None else None
     listed = [] if enabled is None else _items(lines, enabled)
+    disabled = lines.find("disabled", plugins) if plugins is not None else None
+    if disabled is not None and NAME in _items(lines, disabled):
+        listed = []
     return NAME in listed, engine is not None and _bare(engine.value) == NAME
 
 
@@ -126,6 +129,11 @@ def switch_on(text: str) -> str:
     if lines.find("plugins") is None and lines.rows and lines.rows[-1].strip():
         lines.rows.append("")
     plugins = _section(lines, "plugins")
+    disabled = lines.find("disabled", plugins)
+    if disabled is not None and NAME in _items(lines, disabled):
+        # `hermes plugins disable` has put it there, and it would win.
+        _list_out(lines, disabled)
+        plugins = _section(lines, "plugins")
     _list_in(lines, plugins)
     context = _section(lines, "context")
     _choose(lines, context)
@@ -202,14 +210,20 @@ def _list_in(lines: Lines, plugins: Entry) -> None:
 def _list_out(lines: Lines, enabled: Entry) -> None:
     if enabled.value.startswith("["):
         kept = [item.strip() for item in enabled.value[1:-1].split(",") if _bare(item.strip()) != NAME]
-        lines.rows[enabled.line] = f"{' ' * enabled.indent}enabled: [{', '.join(kept)}]{enabled.comment}"
+        lines.rows[enabled.line] = _one_line(lines, enabled, ", ".join(kept))
         return
     for number in reversed(range(enabled.line + 1, enabled.end)):
         row = lines.rows[number].lstrip()
         if row.startswith("- ") and _bare(_split(row[2:])[0]) == NAME:
             del lines.rows[number]
     if not any(row.lstrip().startswith("- ") for row in lines.rows[enabled.line + 1 : enabled.end - 1]):
-        lines.rows[enabled.line] = f"{' ' * enabled.indent}enabled: []{enabled.comment}"
+        lines.rows[enabled.line] = _one_line(lines, enabled, "")
+
+
+def _one_line(lines: Lines, entry: Entry, items: str) -> str:
+    """The row of a list, its key as the user wrote it."""
+    key = lines.rows[entry.line].partition(":")[0]
+    return f"{key}: [{items}]{entry.comment}"
 
 
 def _choose(lines: Lines, context: Entry) -> None:

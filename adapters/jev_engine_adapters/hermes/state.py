@@ -279,6 +279,11 @@ class Shared:
         except (JevEngineError, TimeoutError) as error:
             logger.warning("session %s was not linked to %s, the next pass tries again: %s", new, old, error)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a trail or another sink; without one nothing has to be made for it."""
+        return self._engine is not None and bool(self._engine.sinks)
+
     def tell(self, told: Told, *, actor: str = "host") -> None:
         """Put what the host told into the trail, if there is one."""
         try:
