@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -11,11 +12,17 @@ __all__ = ["Activity"]
 class Activity:
     """How long nobody has asked for anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_seconds: float = math.inf) -> None:
+        self.patience_seconds = patience_seconds or math.inf
+        """So long without a request, and nobody needs it any more."""
         self.started = self._last = time.monotonic()
         self.in_flight = 0
         self.quit: Callable[[], None] = lambda: None
         """Ends the process; set by whoever runs it."""
+
+    def keep(self, seconds: float) -> None:
+        """Somebody wants it to stay so long at least; 0 for ever."""
+        self.patience_seconds = max(self.patience_seconds, seconds or math.inf)
 
     def begin(self) -> None:
         """A request begins."""

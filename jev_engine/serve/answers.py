@@ -117,6 +117,7 @@ def answer_of(
             "freed_tokens": stats.freed_tokens,
             "expected_misses": round(stats.expected_misses, 3),
             "requests": stats.requests,
+            "uses_memory": stats.uses_memory,
             "stored_messages": stored,
             "ms": round(stats.ms, 1),
         },

@@ -150,6 +150,13 @@ def make_app(
         activity.quit()
         return JSONResponse({})
 
+    async def keep(request: Request) -> Response:
+        try:
+            activity.keep(float((await _body(request))["seconds"]))
+        except (ValueError, RecursionError, KeyError, TypeError):
+            return JSONResponse({"error": "seconds are missing"}, 400)
+        return JSONResponse({})
+
     async def hook(request: Request) -> Response:
         # A hook never holds its host up: it is taken in at once, and an odd one is no reason to complain.
         try:
@@ -161,6 +168,7 @@ def make_app(
     routes: list[BaseRoute] = [
         Route("/health", health),
         Route("/quit", quit_now, methods=["POST"]),
+        Route("/keep", keep, methods=["POST"]),
         Route("/hooks", hook, methods=["POST"]),
         *(Route(path, _answering(work), methods=["POST"]) for path, work in desk.routes().items()),
         *extra_routes,

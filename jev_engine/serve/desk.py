@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from jev_engine.config import EngineConfig
@@ -23,7 +24,7 @@ from jev_engine.result import CompressionResult, Fate
 from jev_engine.serve.answers import Verdict, answer_of, chars_of, failure, verdict_of
 from jev_engine.serve.pool import SessionPool
 from jev_engine.sessions import Session
-from jev_engine.settings import UserSettings, load_settings, open_engine
+from jev_engine.settings import UserSettings, default_config_path, load_settings, open_engine
 from jev_engine.store import OriginalStore
 from jev_engine.store.expand import PAGE_CHARS, expand
 from jev_engine.store.sqlite import SqliteStore
@@ -79,12 +80,22 @@ class Desk:
             "/plugin/status": self.status,
         }
 
+    def close(self) -> None:
+        """Let audit trails take what is on its way to them, and close their files; nothing may be asked any more."""
+        for engine in self._engines.values():
+            engine.sinks.close()
+            for sink in engine.sinks:
+                close = getattr(sink, "close", None)
+                if close is not None:
+                    close()
+
     def engine_of(self, given: Mapping[str, Any]) -> ContextEngine:
         """The engine for the options of a request; raises ConfigError."""
         sent = given.get("options")
         options: dict[str, Any] = sent if isinstance(sent, dict) else {}
         tool = given.get("expand_tool")
-        known = json.dumps([options, tool], sort_keys=True)
+        # A settings file that was changed counts from the next request on.
+        known = json.dumps([options, tool, _changed_at(default_config_path())], sort_keys=True)
         with self._lock:
             engine = self._engines.get(known)
             if engine is None:
@@ -110,6 +121,8 @@ class Desk:
 
     def _compact(self, given: Mapping[str, Any]) -> dict[str, Any]:
         messages = given["messages"]
+        if messages and isinstance(given.get("cwd"), str):
+            messages[0]["cwd"] = given["cwd"]  # by it the memory of the project is found
         engine = self.engine_of(given)
         host = _plugin_host(engine, given["host"])
         name = _name_of(given)
@@ -257,6 +270,13 @@ def _run(work: Callable[..., Coroutine[Any, Any, CompressionResult]], *args: Any
     # As the result of a task it would be written out, conversation and all, where asyncio looks at signals.
     asyncio.run(work_and_keep())
     return kept[0]
+
+
+def _changed_at(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _plugin_host(engine: ContextEngine, name: str) -> Any:

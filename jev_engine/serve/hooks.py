@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ logger = logging.getLogger("jev_engine")
 MOST_WAITING = 10_000
 """Hooks that wait to be told; beyond that they are dropped and counted."""
 HOST = "claude-code-plugin"
+CLOSE_SECONDS = 5.0
 
 
 class HookDesk:
@@ -44,9 +46,12 @@ class HookDesk:
                 threading.Thread(target=self._run, name="jev-engine hooks", daemon=True).start()
                 self._has_thread = True
 
-    def wait(self) -> None:
-        """Until everything taken so far is told."""
-        self._queue.join()
+    def wait(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Until everything taken so far is told, and no longer; whether it is."""
+        ends = time.monotonic() + seconds
+        while self._queue.unfinished_tasks and time.monotonic() < ends:
+            time.sleep(0.01)
+        return not self._queue.unfinished_tasks
 
     def _run(self) -> None:
         while True:

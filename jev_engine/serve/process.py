@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -22,20 +22,43 @@ from jev_engine.serve.activity import Activity
 from jev_engine.serve.client import ask
 from jev_engine.serve.places import Places, open_folder, places, read_token
 
-__all__ = ["DEFAULT_PORT", "IDLE_SECONDS", "Running", "ensure", "running", "serve", "stop"]
+__all__ = [
+    "DEFAULT_PORT",
+    "IDLE_SECONDS",
+    "PORT_VARIABLE",
+    "Running",
+    "default_port",
+    "ensure",
+    "running",
+    "serve",
+    "stop",
+]
 
 DEFAULT_PORT = 47180
 """Fixed, because settings of hosts name it; where it is taken by somebody else, any free one is used."""
+PORT_VARIABLE = "JEV_ENGINE_PORT"
+"""Names another one, for this user's process and for the settings that name it."""
 IDLE_SECONDS = 1_800.0
 """So long without a request, and the process ends; 0 for never."""
 START_SECONDS = 15.0
 STOP_SECONDS = 10.0
 PROBE_SECONDS = 2.0
 BACKLOG = 128
+MOST_PORT = 65_535
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep an idle connection (5 to 60 seconds), so that none is closed under a request."""
 ERROR = "Error:"
 """How a command of ours begins to say why it ended."""
+
+
+def default_port() -> int:
+    """The port that is tried first; raises ServeError where the environment names none."""
+    named = os.environ.get(PORT_VARIABLE)
+    if not named:
+        return DEFAULT_PORT
+    if not named.isdigit() or int(named) > MOST_PORT:
+        raise ServeError(f"{PORT_VARIABLE} = {named!r}: a port from 0 to {MOST_PORT:,} is needed")
+    return int(named)
 
 
 class Running(NamedTuple):
@@ -68,10 +91,38 @@ def ensure(*, port: int | None = None, idle_seconds: float | None = None) -> Run
     at = places()
     found = running(at)
     if found is not None and found.version == __version__:
-        return found
-    if found is not None:
-        stop(at)
+        return _kept(at, found, idle_seconds)
     open_folder(at.folder)
+    with _alone(at):
+        found = running(at)
+        if found is not None and found.version == __version__:
+            return _kept(at, found, idle_seconds)
+        if found is not None:
+            stop(at)
+        return _start(at, port, idle_seconds)
+
+
+def _kept(at: Places, found: Running, idle_seconds: float | None) -> Running:
+    """The process that runs already, told how long it is wanted."""
+    if idle_seconds is not None:
+        ask(at.socket, "/keep", {"seconds": idle_seconds}, timeout_seconds=PROBE_SECONDS)
+    return found
+
+
+@contextmanager
+def _alone(at: Places) -> Iterator[None]:
+    """One caller at a time starts a process: the others wait, and find it running."""
+    with os.fdopen(os.open(at.folder / "engine.start", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as handle:
+        ends = time.monotonic() + START_SECONDS
+        while time.monotonic() < ends:
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.02)
+        yield
+
+
+def _start(at: Places, port: int | None, idle_seconds: float | None) -> Running:
     argv = [sys.executable, "-m", "jev_engine", "serve"]
     argv += ["--port", str(port)] if port is not None else []
     argv += ["--idle", str(idle_seconds)] if idle_seconds is not None else []
@@ -102,10 +153,11 @@ def stop(at: Places | None = None) -> bool:
     at = places() if at is None else at
     if running(at) is None:
         return False
-    with suppress(ServeError):
-        ask(at.socket, "/quit", {}, timeout_seconds=PROBE_SECONDS)
     ends = time.monotonic() + STOP_SECONDS
     while time.monotonic() < ends:
+        # Asked again: of several that were started at once, another one may have taken over.
+        with suppress(ServeError):
+            ask(at.socket, "/quit", {}, timeout_seconds=PROBE_SECONDS)
         lock = _claim(at)
         if lock is not None:
             lock.close()
@@ -146,10 +198,11 @@ def _listen(at: Places, port: int | None) -> list[socket.socket]:
     finally:
         os.umask(before)
     local.listen(BACKLOG)
-    web = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named, asyncio turns Nagle's algorithm off: else each event of a stream waits up to 40 ms.
+    web = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     web.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        web.bind(("127.0.0.1", DEFAULT_PORT if port is None else port))
+        web.bind(("127.0.0.1", default_port() if port is None else port))
     except OSError as error:
         if port is not None:
             local.close()
@@ -168,6 +221,8 @@ def serve(*, port: int | None = None, idle_seconds: float = IDLE_SECONDS) -> boo
         import uvicorn  # noqa: PLC0415  # the extra `serve`
 
         from jev_engine.serve.app import make_app  # noqa: PLC0415
+        from jev_engine.serve.desk import Desk  # noqa: PLC0415
+        from jev_engine.serve.hooks import HookDesk  # noqa: PLC0415
         from jev_engine.serve.mounting import gateway_routes  # noqa: PLC0415
     except ImportError as error:
         raise ServeError(f"this needs the extra `serve` ({error.name}): pip install 'jev-engine[serve]'") from error
@@ -177,13 +232,15 @@ def serve(*, port: int | None = None, idle_seconds: float = IDLE_SECONDS) -> boo
     if lock is None:
         return False
     sockets = []
+    desk = Desk()
+    hooks = HookDesk(desk)
     try:
         token = read_token(at)
         sockets = _listen(at, port)
         bound = int(sockets[1].getsockname()[1])
-        activity = Activity()
+        activity = Activity(idle_seconds)
         gateway = gateway_routes(token, at.token.parent)
-        app = make_app(token=token, port=bound, activity=activity, extra_routes=gateway)
+        app = make_app(token=token, port=bound, activity=activity, desk=desk, hooks=hooks, extra_routes=gateway)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -197,8 +254,10 @@ def serve(*, port: int | None = None, idle_seconds: float = IDLE_SECONDS) -> boo
         )
         server = uvicorn.Server(config)
         _tell(at, bound)
-        anyio.run(_until_idle, server, sockets, activity, idle_seconds)
+        anyio.run(_until_idle, server, sockets, activity)
     finally:
+        hooks.wait()
+        desk.close()
         for each in sockets:
             each.close()
         at.socket.unlink(missing_ok=True)
@@ -215,14 +274,14 @@ def _tell(at: Places, port: int) -> None:
     part.replace(at.state)
 
 
-async def _until_idle(server: Any, sockets: list[socket.socket], activity: Activity, idle_seconds: float) -> None:
+async def _until_idle(server: Any, sockets: list[socket.socket], activity: Activity) -> None:
     def end() -> None:
         server.should_exit = True
 
     async def watch() -> None:
-        patience = idle_seconds or math.inf
-        while activity.idle_seconds() < patience:  # noqa: ASYNC110  # nothing happens: that is what is waited for
-            await anyio.sleep(min(1.0, max(0.05, patience / 4)))
+        # Nothing happens: that is what is waited for.
+        while activity.idle_seconds() < activity.patience_seconds:  # noqa: ASYNC110
+            await anyio.sleep(min(1.0, max(0.05, activity.patience_seconds / 4)))
         end()
 
     activity.quit = end

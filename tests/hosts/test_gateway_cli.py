@@ -9,6 +9,7 @@ import socket
 
 import pytest
 from hosts.claude_code_lab import Lab, broken_pairs, reading, results
+from hosts.gateway_sessions import SESSIONS, put, said
 from hosts.messages_api import MessagesApi
 from serve.gateway_lab import Running, SigningApi, breaks, engine_of, gateway_for, markers
 
@@ -199,3 +200,28 @@ def test_set_up_for_claude_code_it_needs_nothing_else(tmp_path):
     assert "asks the gateway" in told
     assert "11 requests" in told
     assert "ANTHROPIC_BASE_URL" not in (lab.home / ".claude" / "settings.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_real_sessions_are_pruned_on_their_way(tmp_path, shared, name):
+    """Resumed with and without the gateway: smaller requests, clean pairs, the same texts, and the same ever after."""
+    with MessagesApi() as api, Behind(tmp_path, api) as behind:
+        file = put(behind.lab, shared / "sessions" / "claude-code" / f"{name}.jsonl")
+        held = file.read_bytes()
+        direct = behind.lab.run("SCRIPT: text Before.", plugin=None)
+        if not direct.requests:
+            pytest.skip(f"NOT CHECKED: this CLI does not accept {name}")
+        file.write_bytes(held)
+        pruned = behind.run("SCRIPT: text Before.")
+        after = behind.run("SCRIPT: text After.")
+        counts = behind.running.counts
+
+    assert broken_pairs(pruned.messages) == broken_pairs(after.messages) == []
+    assert said(pruned.messages) == said(direct.messages)
+    assert counts["passes"] >= 1
+    assert counts.get("faults", 0) == 0
+    if counts.get("requests edited"):
+        assert len(pruned.requests[-1].body) < len(direct.requests[-1].body)
+        assert after.messages[: len(pruned.messages) - 1] == pruned.messages[:-1] or counts["passes"] > 1
+    else:
+        assert name == "three-compactions"  # nothing in it is worth a pass

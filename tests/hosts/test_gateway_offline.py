@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from pathlib import Path
 
 import pytest
-from hosts.claude_code_lab import Lab, broken_pairs, reading, results, texts, thinking
+from hosts.claude_code_lab import Lab, broken_pairs, reading, results, thinking
+from hosts.gateway_sessions import SESSIONS, put, said
 from hosts.messages_api import MessagesApi
 
 pytestmark = pytest.mark.slow
 
 SHORTEN_ALL = ("--policy", "threshold", "--keep-result", "1", "--keep-call", "0")
 """Everything that may be judged goes, whatever judge ships."""
-SESSIONS = [
-    "compactions-micro-and-full", "images", "local-commands", "no-compaction", "parallel-calls", "three-compactions",
-    "two-compactions-unanswered-calls", "unanswered-call",
-]  # fmt: skip
 
 
 @pytest.fixture
@@ -28,20 +23,6 @@ def lab(tmp_path):
         made = Lab(tmp_path, api)
         yield made
         made.close()
-
-
-def put(lab: Lab, file: Path) -> Path:
-    """A session file where the CLI looks for it."""
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    lab.session = [row["sessionId"] for row in rows if isinstance(row, dict) and "sessionId" in row][-1]
-    folder = lab.home / ".claude" / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(lab.project))
-    folder.mkdir(parents=True)
-    return Path(shutil.copy(file, folder / f"{lab.session}.jsonl"))
-
-
-def said(messages):
-    """Texts of user and assistant, without what the host puts there anew for each request."""
-    return [text for text in texts([m for m in messages if m["role"] != "system"]) if "<system-reminder>" not in text]
 
 
 def rewrite(lab: Lab, file: Path, *options: str) -> str:

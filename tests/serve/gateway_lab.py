@@ -53,7 +53,7 @@ class Running:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        listener = socket.socket()
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.bind(("127.0.0.1", 0))
         self._listener = listener
         self.root = f"http://127.0.0.1:{listener.getsockname()[1]}/gateway/{TOKEN}"

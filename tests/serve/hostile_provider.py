@@ -23,15 +23,16 @@ def _chunk(data: bytes) -> bytes:
 class HostileProvider:
     """Listens on loopback while the block lasts, in one thread for any number of connections."""
 
-    def __init__(self, *, events: int = 20, pause_seconds: float = 0.0) -> None:
+    def __init__(self, *, events: int = 20, pause_seconds: float = 0.0, pad_bytes: int = 0) -> None:
         self.asked: Counter[str] = Counter()
         self.bytes_received = 0
         self.digests: list[int] = []
         self.open = 0
         self._events = events
+        self._event = EVENT + (b": " + b"x" * pad_bytes + b"\n\n" if pad_bytes else b"")
         self._pause_seconds = pause_seconds
         self._loop = asyncio.new_event_loop()
-        listener = socket.socket()
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.bind(("127.0.0.1", 0))
         self._listener = listener
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -95,7 +96,7 @@ class HostileProvider:
             return True
         writer.write(HEAD)
         for number in range(self._events):
-            writer.write(_chunk(EVENT))
+            writer.write(_chunk(self._event))
             await writer.drain()
             await asyncio.sleep(self._pause_seconds)
             if number == self._events // 2:

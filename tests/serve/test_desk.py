@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import threading
 
 import pytest
 from serve.plugin_requests import LONG, built, conversation, entry, request
 
 from jev_engine.errors import ConfigError
+from jev_engine.judges.weights import VERSION
+from jev_engine.memory import Memories, Remembered
 from jev_engine.serve.answers import LOG_CHARS, decision_lines
 from jev_engine.serve.desk import MOST_ENGINES, Desk
 from jev_engine.serve.pool import SessionPool
 from jev_engine.settings import load_settings
+from jev_engine.testing.server import FaultServer, Reply
 
 
 @pytest.fixture
@@ -257,6 +262,31 @@ def test_a_key_travels_to_the_judge_and_nowhere_else(desk):
     assert answer["act"] in ("replace", "summarise")
 
 
+def test_a_judge_outside_is_asked_and_its_user_sees_how_much_was_shown_to_it(desk):
+    """State, stage and requests are in the line; the second pass runs in another event loop."""
+    with FaultServer() as server:
+        options = {"judge": server.url, "key": "k"}
+        first = desk.compact(request(conversation(12), options=options))
+        second = desk.compact(request(conversation(14), options=options))
+
+        assert len(server.requests) >= 2
+        assert server.requests[0].headers["authorization"] == "Bearer k"
+
+    for answer in (first, second):
+        assert re.search(r"state [\d,]+ tokens \(\w+.*\), \d+ requests", answer["toast"])
+    assert first["stats"]["requests"] >= 1
+    assert first["act"] == "replace"
+
+
+def test_a_judge_that_fails_leaves_the_pass_to_the_local_one(desk):
+    """No answer of somebody else is needed."""
+    with FaultServer(lambda _number, _received: Reply(500)) as server:
+        answer = desk.compact(request(conversation(12), options={"judge": server.url, "key": "k"}))
+
+    assert answer["act"] == "replace"
+    assert any(line.startswith("warning: ") for line in answer["log"])
+
+
 def test_engines_are_shared_and_bounded(desk):
     """One for each set of options."""
     first = desk.engine_of(request([]))
@@ -267,6 +297,33 @@ def test_engines_are_shared_and_bounded(desk):
     assert len(desk._engines) == MOST_ENGINES
     with pytest.raises(ConfigError):
         desk.engine_of(request([], options={"miss_cost": -1.0}))
+
+
+def test_settings_that_were_changed_count_from_the_next_request_on(tmp_path, monkeypatch):
+    """The process lives for hours; its user edits a file meanwhile."""
+    config = tmp_path / "config.toml"
+    config.write_text("miss_cost = 3.0\n", encoding="utf-8")
+    monkeypatch.setenv("JEV_ENGINE_CONFIG", str(config))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    desk = Desk()
+    before = desk.engine_of(request([])).config.miss_cost
+    config.write_text("miss_cost = 7.0\n", encoding="utf-8")
+    os.utime(config, ns=(1, 1))
+
+    assert (before, desk.engine_of(request([])).config.miss_cost) == (3.0, 7.0)
+
+
+def test_the_memory_of_the_project_is_used(desk):
+    """It is found by the folder the session runs in."""
+    memories = Memories(VERSION)
+    memories.put("/work/site", Remembered(slope=1.0, intercept=0.2, sessions=6, counts={}, seen=[]))
+    desk.engine_of(request([])).memories = memories
+
+    here = desk.compact(request(conversation(12), cwd="/work/site"))
+    elsewhere = desk.compact(request(conversation(12), cwd="/work/other", session="session-2"))
+
+    assert here["stats"]["uses_memory"]
+    assert not elsewhere["stats"]["uses_memory"]
 
 
 def test_sessions_are_bounded_and_the_oldest_goes_first():

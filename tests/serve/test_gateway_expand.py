@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,8 @@ from serve.chat_api import ChatApi
 from serve.gateway_lab import Agent, Running, both, breaks, engine_of, events_of, gateway_for, markers
 
 from jev_engine.serve.gateway import Records
+from jev_engine.store import Original
+from jev_engine.store.memory import MemoryStore
 from jev_engine.store.sqlite import SqliteStore
 
 LONG = "SCRIPT: " + " ;; ".join([*(f"bash cat {n}" for n in range(13)), "text Done."])
@@ -131,6 +134,24 @@ def test_a_client_that_lost_its_answer_gets_another(lab):
     assert "jev_expand" not in names
 
 
+def test_originals_under_the_hosts_own_name_can_be_asked_back():
+    """Those of a plugin, or of a session that was rewritten offline; those of another session cannot."""
+    store = MemoryStore()
+    mine, foreign = (Original(store.reference(name, "k"), name, "k", "Read", f"of {name}") for name in ("abc", "other"))
+    asyncio.run(store.save([mine, foreign]))
+    with both(MessagesApi(), engine=engine_of(store=store)) as (running, api):
+        agent = Agent(running.anthropic)
+        agent.http.headers["x-claude-code-session-id"] = "abc"
+        agent.say(LONG)
+        answers = []
+        for original in (mine, foreign):
+            agent.say(f'SCRIPT: tool jev_expand {{"id": "{original.reference}"}} ;; text Hm.')
+            answers.append(api.turns[-1].json()["messages"][-1]["content"][0]["content"])
+
+    assert answers[0].startswith("of abc")
+    assert "No original goes by this id" in answers[1]
+
+
 def test_hidden_calls_outlive_the_process(tmp_path):
     """Their results are made again from the store."""
     store, records = tmp_path / "originals.sqlite3", tmp_path / "gateway.jsonl"
@@ -188,6 +209,10 @@ class ChatAgent:
         self.url, self.stream, self.fields = url, stream, fields
         self.chars = 6_000
         self.messages: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}]
+        self.http = httpx.Client(timeout=20.0)
+
+    def __del__(self) -> None:
+        self.http.close()
 
     def say(self, prompt: str) -> dict[str, Any]:
         """A prompt, and everything until the model has nothing more to do."""
@@ -195,7 +220,7 @@ class ChatAgent:
         while True:
             tool = {"type": "function", "function": {"name": "Bash", "parameters": {"type": "object"}}}
             body = {"model": "gpt-6", "messages": self.messages, "tools": [tool], "stream": self.stream, **self.fields}
-            answer = httpx.post(f"{self.url}/chat/completions", json=body)
+            answer = self.http.post(f"{self.url}/chat/completions", json=body)
             assert answer.status_code == 200, answer.text
             said = self.joined(answer.text) if self.stream else answer.json()["choices"][0]["message"]
             self.messages.append(said)

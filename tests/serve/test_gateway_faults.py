@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import time
 import zlib
 from pathlib import Path
@@ -29,8 +30,8 @@ DIRECT = httpx.Limits(max_connections=None)
 
 
 def settled(running: Running, provider: HostileProvider | None = None) -> bool:
-    """Whether all streams end within a few seconds, on both sides."""
-    for _ in range(100):
+    """Whether all streams end in time, on both sides."""
+    for _ in range(400):
         if running.gateway.health()["streams"] == 0 and (provider is None or provider.open <= 40):
             return True
         time.sleep(0.05)
@@ -222,6 +223,50 @@ def test_bodies_beyond_the_limit_are_refused():
 
     assert announced.status_code == streamed.status_code == 413
     assert provider.digests == []
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_go_on_holds_nothing():
+    """It begins a body and stops, or asks and reads nothing of the answer: its place is free again."""
+    with (
+        HostileProvider(events=4_000, pad_bytes=20_000) as provider,
+        Running(gateway_for(provider.url, stall_seconds=0.5, most_streams=1)) as running,
+    ):
+        host, port = running.root.removeprefix("http://").partition("/")[0].split(":")
+        path = running.anthropic.partition(port)[2] + PATH
+        with socket.create_connection((host, int(port)), timeout=5) as begun:
+            begun.sendall(f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 100\r\n\r\n{{".encode())
+            refused = begun.recv(1_000)
+        with socket.create_connection((host, int(port)), timeout=5) as silent:
+            silent.sendall(f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+            while not provider.asked:
+                time.sleep(0.01)
+            start = time.monotonic()
+            assert settled(running)
+            assert time.monotonic() - start > 0.4
+
+    assert refused.startswith(b"HTTP/1.1 408")
+    assert running.counts["clients gone"] == 1
+
+
+def test_what_cannot_be_held_passes_through_unread(monkeypatch):
+    """Too much at once: the body streams on, and what was held is let go."""
+    monkeypatch.setattr("jev_engine.serve.gateway.handler.MOST_HELD_BYTES", 50)
+
+    def parts():
+        for _ in range(2):
+            yield b"x" * 100
+            time.sleep(0.1)
+
+    with HostileProvider() as provider, Running(gateway_for(provider.url)) as running:
+        for body in (b"x" * 200, parts()):
+            answer = httpx.post(running.anthropic + PATH, content=body)
+            assert answer.content == EVENT * 20
+        assert settled(running)
+        assert running.gateway._held_bytes == 0
+
+    assert provider.digests == [zlib.crc32(b"x" * 200)] * 2
+    assert running.counts["passed through"] == 2
 
 
 def test_more_requests_than_allowed_are_put_off():

@@ -125,6 +125,24 @@ def test_a_refused_edit_gives_way_to_the_original():
     assert json.loads(agent.body())["messages"][:-1] == api.turns[-1].json()["messages"]
 
 
+def test_a_conversation_whose_first_edit_is_refused_keeps_its_reasoning():
+    """The provider took the original, reasoning and all: it goes on being sent."""
+
+    class Picky(SigningApi):
+        def _checked(self, received):
+            return 400 if b"[jev-engine" in received.body else super()._checked(received)
+
+    with both(Picky()) as (running, api):
+        agent = Agent(running.anthropic, model="claude-fable-5-2", thinking=ADAPTIVE)
+        agent.say(LONG)
+        agent.ask()
+
+    assert running.counts["edited requests refused"] == 1
+    assert api.refusals == []
+    assert len(api.turns) == 16
+    assert api.turns[-1].body == agent.body()
+
+
 def test_what_was_answered_unedited_is_unbound_later():
     """A fault in between: the answer to the original is bound to it, and goes when edits are back."""
     with both(SigningApi()) as (running, api):

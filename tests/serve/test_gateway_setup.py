@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import httpx
 import pytest
@@ -109,6 +110,19 @@ def test_settings_that_cannot_be_read_are_left_alone(home):
     assert done.exit_code != 0
     assert path.read_text(encoding="utf-8") == "{"
     assert states()["claude-code"] == "bad"
+
+
+@pytest.mark.usefixtures("home")
+def test_streams_are_not_held_back():
+    """Only a socket that names its protocol gets Nagle's algorithm turned off, by asyncio."""
+    at = places()
+    at.folder.mkdir(parents=True, exist_ok=True)
+    listening = process._listen(at, 0)
+    protocol = listening[1].proto
+    for each in listening:
+        each.close()
+
+    assert protocol == socket.IPPROTO_TCP
 
 
 @pytest.mark.slow

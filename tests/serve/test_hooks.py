@@ -36,7 +36,11 @@ def desk(tmp_path, trail, monkeypatch):
     monkeypatch.setenv("JEV_ENGINE_CONFIG", str(tmp_path / "none.toml"))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return Desk(settings=lambda **given: load_settings(store=tmp_path / "o.sqlite3", audit=trail, **given))
+    made = Desk(settings=lambda **given: load_settings(store=tmp_path / "o.sqlite3", audit=trail, **given))
+    yield made
+    for engine in made._engines.values():
+        asyncio.run(engine.sinks.flush())
+    made.close()
 
 
 def told(desk, trail, *payloads):
@@ -168,7 +172,7 @@ def test_the_command_ends_with_0_and_says_nothing_where_nobody_answers(tmp_path)
     done, seconds = run_relay(tmp_path / "none.sock", b"{}")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert seconds < 1.0
+    assert seconds < 2.0
     assert run_relay(tmp_path / "none.sock", b"\xff\x00 garbage")[0].returncode == 0
     assert run_relay("", b"")[0].returncode == 0
 
@@ -230,7 +234,7 @@ def test_the_first_hook_of_a_session_starts_the_process_and_does_not_wait_for_it
         subprocess.run([sys.executable, "-m", "jev_engine", "serve", "--stop"], capture_output=True, check=False)
 
     assert done.returncode == 0
-    assert seconds < 1.0
+    assert seconds < 2.0
 
 
 def test_the_relay_raises_nothing(tmp_path):

@@ -86,7 +86,7 @@ def test_nobody_else_can_read_its_files(at):
 
     assert mode(at.folder) == 0o700
     assert {path.name: mode(path) for path in at.folder.iterdir() if path.name != "gateway.jsonl"} == dict.fromkeys(
-        ("engine.sock", "engine.json", "engine.lock", "engine.log", "serve.token"), 0o600
+        ("engine.sock", "engine.json", "engine.lock", "engine.log", "engine.start", "serve.token"), 0o600
     )
 
 
@@ -131,6 +131,18 @@ def test_it_ends_when_nobody_needs_it(at):
 
     assert not at.socket.exists()
     assert process.ensure(port=0).pid != pid
+
+
+def test_one_that_runs_stays_as_long_as_the_most_patient_caller_wants(at):
+    """The gateway's address has to answer all day."""
+    pid = process.ensure(port=0, idle_seconds=0.6).pid
+    process.ensure(port=0, idle_seconds=0)
+
+    time.sleep(1.5)
+
+    found = process.running(at)
+    assert found is not None
+    assert found.pid == pid
 
 
 @pytest.mark.usefixtures("at")

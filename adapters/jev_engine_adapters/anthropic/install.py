@@ -95,7 +95,12 @@ def _gateway_finding() -> Finding:
         return Finding("gateway", "bad", str(error))
     counts = told["counts"]
     edited, asked = counts.get("requests edited", 0), counts.get("requests", 0)
-    return Finding("gateway", "ok", f"{asked} requests, {edited} of them edited, {counts.get('faults', 0)} faults")
+    passes, faults = counts.get("passes committed", 0), counts.get("faults", 0)
+    text = f"{asked} requests, {edited} of them edited after {passes} passes, {faults} faults"
+    unbound = counts.get("messages without their reasoning", 0)
+    return Finding(
+        "gateway", "ok", text + (f"; {unbound} messages without reasoning that was bound" if unbound else "")
+    )
 
 
 def _address_finding(address: str | None, port: int | None) -> Finding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import aclosing
 from typing import Any, Protocol
 
 import httpx
@@ -13,7 +12,7 @@ from jev_engine.serve.gateway.body import dump
 from jev_engine.serve.gateway.brain import Brain, Prepared
 from jev_engine.serve.gateway.form import Reply
 from jev_engine.serve.gateway.stream import EventCutter
-from jev_engine.serve.gateway.upstream import close
+from jev_engine.serve.gateway.upstream import close, raw_parts
 
 __all__ = ["Answering", "Wire"]
 
@@ -99,7 +98,7 @@ class Answering:
     async def _one_stream(self, response: httpx.Response) -> bool:
         """Pass one response on, event by event; False where the answer had to be broken off."""
         cutter = EventCutter()
-        async with aclosing(response.aiter_raw()) as stream:
+        async with raw_parts(response) as stream:
             async for data in stream:
                 if self._is_raw:
                     await self.wire.write(data)

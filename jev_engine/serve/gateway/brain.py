@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from anyio import to_thread
 from jev_engine import bridge
 from jev_engine.audit.lifecycle import model_called
 from jev_engine.engine import ContextEngine
-from jev_engine.errors import JevEngineError
+from jev_engine.errors import JevEngineError, StoreError
 from jev_engine.ledger import KeyCache, Ledger
 from jev_engine.serve.gateway.body import BadBody, Body, Outgoing, dump
 from jev_engine.serve.gateway.conversations import Conversation, Conversations
@@ -83,7 +84,7 @@ class Brain:
         prepared = Prepared(form, raw)
         try:
             await self._prepare(prepared, headers, counts_only=form.is_count(path))
-        except BadBody:
+        except (BadBody, UnicodeDecodeError):
             self.counts["unreadable bodies"] += 1  # for the provider to refuse
         except Exception as error:  # noqa: BLE001  # whatever it is, the original goes on
             self._fault("a request was not prepared; the original goes on", error)
@@ -141,6 +142,10 @@ class Brain:
             except JevEngineError as error:
                 self._fault("a forked session could not be linked to its store", error)
                 return False
+        if found.hint:
+            with suppress(StoreError):
+                # What a plugin or an offline rewrite stored under the host's own name can be asked back here too.
+                await self.engine.store.link_session(found.session.name, found.hint)
         before = found.session.ledger
         is_cold = time.monotonic() - found.answered_at > COLD_SECONDS
         call = partial(bridge.run, found.session.compress, messages, None, None, force, cache_is_cold=is_cold)
@@ -238,11 +243,11 @@ class Brain:
         found.offers_expand = found.offers_expand or prepared.reply is not None
         self.conversations.settle(found, prepared.body)
         if has_news:
-            if view.reasoning_removed:
-                self.counts["messages without their reasoning"] = view.reasoning_removed
-                logger.info(
-                    "%d messages are sent without reasoning that is bound to edited ones", view.reasoning_removed
-                )
+            removed = view.reasoning_removed - found.reasoning_removed
+            found.reasoning_removed = view.reasoning_removed
+            if removed > 0:
+                self.counts["messages without their reasoning"] += removed
+                logger.info("%d messages are sent without reasoning that is bound to what was edited", removed)
             self.keep(prepared)
 
     def keep(self, prepared: Prepared) -> None:
@@ -270,10 +275,13 @@ class Brain:
         trail.tell(model_called(found.session.name, model=fields.get("model"), input_tokens=prompt_tokens, **facts))
 
     def refused(self, prepared: Prepared) -> None:
-        """The provider refused the edited request and took the original: this conversation is left alone."""
-        if prepared.conversation is not None:
-            prepared.conversation.is_left_alone = True
-            prepared.conversation.sent_edits = frozenset()
+        """The provider refused the edited request and took this one: the conversation is left alone from here on."""
+        found = prepared.conversation
+        if found is not None:
+            found.is_left_alone = True
+            found.sent_edits = frozenset()
+            if prepared.outgoing is None:
+                found.unbound = frozenset()  # all reasoning was taken with the original
         self.counts["edited requests refused"] += 1
         logger.warning("the provider refused an edited request and took the original: its conversation is left alone")
 

@@ -85,6 +85,7 @@ class State(NamedTuple):
     answered_at: float
     sent_chars: int
     used_tokens: int | None
+    reasoning_removed: int
 
 
 class Conversation:
@@ -115,6 +116,8 @@ class Conversation:
         self.sent_chars = 0
         self.used_tokens: int | None = None
         """Prompt tokens of its last answer."""
+        self.reasoning_removed = 0
+        """Messages that are sent without their reasoning."""
 
     def state(self) -> State:
         """What it is now."""

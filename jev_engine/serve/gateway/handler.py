@@ -9,7 +9,6 @@ import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -22,8 +21,18 @@ from jev_engine.serve.gateway.chat_form import CHAT
 from jev_engine.serve.gateway.form import Form
 from jev_engine.serve.gateway.messages_form import MESSAGES
 from jev_engine.serve.gateway.records import Records
+from jev_engine.serve.gateway.refusals import MAY_BE_OURS, second_try
 from jev_engine.serve.gateway.stream import Tap
-from jev_engine.serve.gateway.upstream import Headers, Provider, Upstreams, close, decoder_for, forwarded, returned
+from jev_engine.serve.gateway.upstream import (
+    Headers,
+    Provider,
+    Upstreams,
+    close,
+    decoder_for,
+    forwarded,
+    raw_parts,
+    returned,
+)
 
 __all__ = ["DEFAULT_UPSTREAMS", "PREFIX", "Gateway"]
 
@@ -39,20 +48,21 @@ FORMS: tuple[Form, ...] = (MESSAGES, CHAT)
 DEADLINE_SECONDS = 10.0
 """For a pass before a request goes on; the default deadline of a judge outside is as long."""
 STALL_SECONDS = 600.0
-"""Without a byte from the provider for so long, a request has failed; the SDKs of both providers wait as long."""
+"""Without a byte from provider or client for so long, a request has failed; the SDKs of both providers wait as long."""
 MOST_STREAMS = 256
 MOST_BODY_BYTES = 512 * 1024 * 1024
 MOST_READ_BYTES = 32 * 1024 * 1024
 """Larger bodies pass through unread; the Messages API takes no larger ones."""
 MOST_HELD_BYTES = 256 * 1024 * 1024
 """All bodies held at once; what comes on top passes through unread."""
-MOST_REFUSAL_BYTES = 1_000_000
-MAY_BE_OURS = (400, 413, 422)
-"""Refusals that an edit may have caused."""
 
 
 class _Gone(Exception):
     """The client has gone away."""
+
+
+class _Stalled(Exception):
+    """The client has begun a body and does not go on with it."""
 
 
 class _TooLarge(Exception):
@@ -80,6 +90,7 @@ class Gateway:
     ) -> None:
         self.brain = Brain(engine, records or Records(), deadline_seconds=deadline_seconds)
         self.upstreams = Upstreams(DEFAULT_UPSTREAMS if upstreams is None else upstreams, stall_seconds=stall_seconds)
+        self.stall_seconds = stall_seconds
         self._token = token.encode()
         self._most_streams = most_streams
         self._most_body_bytes = most_body_bytes
@@ -120,9 +131,9 @@ class Gateway:
             "counts": dict(self.brain.counts),
         }
 
-    def may_hold(self, size: int) -> bool:
-        """Whether a body of so many bytes is read."""
-        return size <= self._most_read_bytes and self._held_bytes + size <= MOST_HELD_BYTES
+    def may_hold(self, size: int, held: int = 0) -> bool:
+        """Whether a body of so many bytes is read, of which so many are held already."""
+        return size <= self._most_read_bytes and self._held_bytes - held + size <= MOST_HELD_BYTES
 
     def hold(self, size: int) -> None:
         """Count bytes of bodies that are held, or no longer are."""
@@ -154,7 +165,7 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._body_is_in = anyio.Event()
-        self._size = 0
+        self._size = self._held = 0
 
     async def run(self) -> None:
         """Serve it; ends early where the client goes away."""
@@ -166,6 +177,8 @@ class _Exchange:
                 await self._failed(error)
             except _TooLarge:
                 await self._refuse(413, "the body is larger than the gateway passes on")
+            except _Stalled:
+                await self._refuse(408, "the body did not come to an end")
             except _Gone:
                 self.brain.counts["clients gone"] += 1
             except Exception:
@@ -212,9 +225,8 @@ class _Exchange:
         if form is None or encoded or not self.gateway.may_hold(size):
             await self._pass_through(b"", size if length.isdigit() else None)
             return
-        raw, is_whole = await self._read()
-        self.gateway.hold(len(raw))
         try:
+            raw, is_whole = await self._read()
             if not is_whole:
                 await self._pass_through(raw, size if length.isdigit() else None)
                 return
@@ -222,7 +234,7 @@ class _Exchange:
             prepared = await self.brain.prepare(form, self.path, given, raw)
             await self._answer(prepared)
         finally:
-            self.gateway.hold(-len(raw))
+            self.gateway.hold(-self._held)
 
     def _header(self, name: bytes) -> bytes:
         return next((value for each, value in self.headers if each.lower() == name), b"")
@@ -230,18 +242,21 @@ class _Exchange:
     async def _read(self) -> tuple[bytes, bool]:
         """The body, or as much of it as is held, and whether that is all."""
         parts: list[bytes] = []
-        size = 0
         while True:
             data, is_last = await self._part()
             parts.append(data)
-            size += len(data)
+            self._held += len(data)
+            self.gateway.hold(len(data))
             if is_last:
                 return b"".join(parts), True
-            if not self.gateway.may_hold(size):
+            if not self.gateway.may_hold(self._held, held=self._held):
                 return b"".join(parts), False
 
     async def _part(self) -> tuple[bytes, bool]:
-        message = await self._receive()
+        with anyio.move_on_after(self.gateway.stall_seconds) as waiting:
+            message = await self._receive()
+        if waiting.cancelled_caught:
+            raise _Stalled
         if message["type"] == "http.disconnect":
             raise _Gone
         data: bytes = message.get("body", b"")
@@ -284,52 +299,15 @@ class _Exchange:
         response = await self.send_on(prepared.content, must_read=prepared.reply is not None)
         refusal: bytes | None = None
         if response.status_code in MAY_BE_OURS:
-            refusal = await _read_all(response)
-            prepared, response, refusal = await self._second_try(prepared, response, refusal, is_turn=is_turn)
+            prepared, response, refusal = await second_try(self, self.brain, prepared, response, is_turn=is_turn)
         if response.status_code == 200 and is_turn:
             self.brain.sent(prepared)
         if refusal is not None:
             await self._relay_whole(response, refusal)
-        elif response.status_code == 200 and prepared.reply is not None:
+        elif response.status_code == 200 and prepared.reply is not None and _is_readable(response):
             await Answering(self, self.brain, prepared, prepared.reply).run(response)
         else:
             await self._relay(response, prepared if is_turn else None, prepared.form)
-
-    async def _second_try(
-        self, prepared: Prepared, response: httpx.Response, refusal: bytes, *, is_turn: bool
-    ) -> tuple[Prepared, httpx.Response, bytes | None]:
-        """After a refusal: a shorter request where the prompt was too long, the original where ours was edited."""
-        again: Prepared | None = None
-        if is_turn and prepared.form.is_overflow(response.status_code, refusal):
-            again = await self.brain.rescue(prepared)
-        elif prepared.outgoing is not None:
-            again = Prepared(prepared.form, prepared.original)
-            again.conversation, again.body = prepared.conversation, prepared.body
-        elif is_turn:
-            again = self.brain.without_reasoning(prepared)
-        if again is None:
-            return prepared, response, refusal
-        tried = await self.send_on(again.content, must_read=again.reply is not None)
-        last: tuple[Prepared, httpx.Response, bytes | None] = again, tried, None
-        if tried.status_code in MAY_BE_OURS:
-            last = await self._last_try(again, tried)
-        if prepared.outgoing is not None and again.outgoing is None and last[1].status_code == 200:
-            self.brain.refused(again)
-        return last
-
-    async def _last_try(
-        self, prepared: Prepared, response: httpx.Response
-    ) -> tuple[Prepared, httpx.Response, bytes | None]:
-        """The original was refused as well: without its reasoning, where that was made for edited histories.
-
-        What the provider says of the original otherwise is what a client would see without us.
-        """
-        refusal = await _read_all(response)
-        again = self.brain.without_reasoning(prepared)
-        if again is None:
-            return prepared, response, refusal
-        tried = await self.send_on(again.content, must_read=False)
-        return again, tried, await _read_all(tried) if tried.status_code in MAY_BE_OURS else None
 
     async def start(self, response: httpx.Response, *, changed: bool = False) -> None:
         """Begin the answer to the client."""
@@ -340,7 +318,10 @@ class _Exchange:
     async def write(self, data: bytes, *, is_last: bool = False) -> None:
         """Pass bytes on to the client."""
         self._has_ended = is_last
-        await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
+        with anyio.move_on_after(self.gateway.stall_seconds) as waiting:
+            await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
+        if waiting.cancelled_caught:
+            raise _Gone  # it is there, and reads nothing
 
     async def _relay(self, response: httpx.Response, prepared: Prepared | None, form: Form | None) -> None:
         """Pass a response back byte for byte."""
@@ -348,7 +329,7 @@ class _Exchange:
         tap = Tap(form, is_stream=is_stream, decoder=decoder_for(response.headers.raw)) if form and prepared else None
         try:
             await self.start(response)
-            async with aclosing(response.aiter_raw()) as stream:
+            async with raw_parts(response) as stream:
                 async for data in stream:
                     if tap is not None:
                         tap.feed(data)
@@ -369,18 +350,9 @@ class _Exchange:
         await self.write(data, is_last=True)
 
 
-async def _read_all(response: httpx.Response) -> bytes:
-    """A short response, decoded, and closed."""
-    data = bytearray()
-    try:
-        async with aclosing(response.aiter_bytes()) as parts:
-            async for part in parts:
-                data += part
-                if len(data) > MOST_REFUSAL_BYTES:
-                    break
-    finally:
-        await close(response)
-    return bytes(data)
+def _is_readable(response: httpx.Response) -> bool:
+    """Whether the body comes as it is, which was asked for."""
+    return bool(response.headers.get("content-encoding", "identity") == "identity")
 
 
 async def _tell(send: Send, status: int, body: bytes, *, retry: bool = False) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 import anyio
 import httpx
+from anyio import to_thread
 
 from jev_engine.errors import ConfigError
 
-__all__ = ["Provider", "Upstreams", "close", "decoder_for", "forwarded", "returned"]
+__all__ = ["Provider", "Upstreams", "close", "decoder_for", "forwarded", "raw_parts", "returned"]
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 CONNECT_SECONDS = 15.0
@@ -57,26 +58,37 @@ class Upstreams:
         self, provider: Provider, method: str, target: str, headers: Headers, content: bytes | AsyncIterator[bytes]
     ) -> httpx.Response:
         """Send a request; the response comes back as soon as its headers are there. Raises httpx.HTTPError."""
-        if self._client is None:
-            timeout = httpx.Timeout(self._stall_seconds, connect=CONNECT_SECONDS, pool=None)
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-            # The user's proxy settings count, as they would without us, but never for this machine.
-            direct = {f"all://{name}": None for name in ("127.0.0.1", "localhost", "[::1]")}
-            self._client = httpx.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, mounts=direct)
+        client = self._client
+        if client is None:
+            # Reading certificates takes 30 ms, which no stream should wait for; of two made at once one is kept.
+            client = await to_thread.run_sync(self._make_client)
+            client = self._client = self._client or client
         request = httpx.Request(
             method,
             provider.url.rstrip("/") + target,
             headers=headers,
             content=content,
-            extensions={"timeout": self._client.timeout.as_dict()},
+            extensions={"timeout": client.timeout.as_dict()},
         )
-        return await self._client.send(request, stream=True)
+        return await client.send(request, stream=True)
+
+    def _make_client(self) -> httpx.AsyncClient:
+        timeout = httpx.Timeout(self._stall_seconds, connect=CONNECT_SECONDS, pool=None)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+        # The user's proxy settings count, as they would without us, but never for this machine.
+        direct = {f"all://{name}": None for name in ("127.0.0.1", "localhost", "[::1]")}
+        return httpx.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, mounts=direct)
 
     async def aclose(self) -> None:
         """Close all connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def raw_parts(response: httpx.Response) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    """The body as it comes, byte for byte; what reads it is ended with the block."""
+    return aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw()))
 
 
 async def close(response: httpx.Response) -> None:
