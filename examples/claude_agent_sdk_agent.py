@@ -18,7 +18,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage,
 from jev_engine.serve import process
 from jev_engine_adapters.claude_code.install import MOD
 
-TOOLS = ["Read", "Bash", "mcp__jev-engine__expand", "mcp__jev-engine__search"]
+TOOLS = ["Read", "Bash"]
 
 
 async def main(prompts: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -29,7 +30,7 @@ def originals(store, *texts, session="s1"):
 
 def waiting(store):
     """How many texts no search has seen yet."""
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db:
         return db.execute("SELECT count(*) FROM originals WHERE terms = 0").fetchone()[0]
 
 
@@ -83,7 +84,7 @@ async def test_what_waits_can_be_purged(store):
 async def test_a_text_that_cannot_be_read_does_not_stop_the_others(store):
     """It is passed over, once and for all."""
     await store.save(originals(store, "alpha " * 50, "beta " * 50))
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db, db:
         db.execute("UPDATE blobs SET body = x'00' WHERE number = 1")
 
     assert store.finish_index() == 2
@@ -101,6 +102,6 @@ async def test_two_that_finish_at_once_take_each_text_in_once(store):
     for thread in threads:
         thread.join()
 
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db:
         assert db.execute("SELECT count(*) FROM terms WHERE terms MATCH 'word7'").fetchone()[0] == 1
     assert waiting(store) == 0

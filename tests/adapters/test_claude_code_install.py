@@ -66,8 +66,8 @@ def test_it_is_a_host_integration():
         ((2, 1, 332), True, False),
         ((2, 1, 287), True, False),
         ((2, 1, 286), True, True),
-        ((2, 1, 259), True, True),
-        ((2, 1, 258), False, False),
+        ((2, 1, 268), True, True),
+        ((2, 1, 267), False, False),
         ((1, 0, 99), False, False),
     ],
 )
@@ -127,6 +127,23 @@ def test_the_options_of_the_plugin_are_kept_over_a_second_set_up(home):
 
     found = settings.plugin_options(json.loads(path.read_text(encoding="utf-8")))
     assert found == {"command": sys.executable, "compactAtPercent": 70, "judge": "jev", "endpoint": "openrouter"}
+
+
+def test_files_of_an_older_plugin_go(home):
+    """What is no part of it any more would be loaded with it."""
+    write(home, MINE)
+    carry_out(integration.setup(options(home)))
+    old = plugin_folder() / "plugin" / "hooks" / "old.ts"
+    old.write_text("old", encoding="utf-8")
+
+    carry_out(integration.setup(options(home)))
+    assert not old.exists()
+
+    types = plugin_folder() / "plugin" / ".claude-plugin" / "types" / "index.d.ts"
+    types.parent.mkdir()
+    types.write_text("types", encoding="utf-8")
+    carry_out(integration.remove({}))
+    assert not any(path.is_file() for path in plugin_folder().rglob("*"))
 
 
 def test_an_old_version_gets_hooks_only(home):
@@ -206,6 +223,5 @@ def test_whatever_stands_in_the_settings_adding_and_taking_out_never_fails(held)
 
     for name, value in without.items():
         if isinstance(value, dict) and name != "hooks":
-            kept = {key: item for key, item in value.items() if key != "allow"}
-            assert kept.items() <= back.get(name, {}).items() or not kept
+            assert value.items() <= back.get(name, {}).items() or not value
     assert settings.without_ours(back) == back

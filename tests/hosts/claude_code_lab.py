@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,16 +16,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hosts.environments import environment
+import pytest
+from hosts.environments import cache_folder, environment
 from hosts.messages_api import MessagesApi, Received
 
-__all__ = ["MOD", "SDK", "Lab", "Run", "blocks", "broken_pairs", "claude_python", "results", "texts", "thinking"]
+__all__ = [
+    "MOD",
+    "SDK",
+    "Lab",
+    "Run",
+    "blocks",
+    "broken_pairs",
+    "claude_python",
+    "claude_version",
+    "results",
+    "texts",
+    "thinking",
+]
 
 SDK = os.environ.get("JEV_ENGINE_CLAUDE_SDK", "claude-agent-sdk==0.2.189")
 """The SDK brings the CLI along (2.1.332). Name another one to see whether a newer CLI behaves alike."""
 ROOT = Path(__file__).resolve().parents[2]
 MOD = ROOT / "adapters" / "jev_engine_adapters" / "claude_code" / "mod"
-TOOLS = "Bash,Read,mcp__jev-engine__expand,mcp__jev-engine__search"
+TOOLS = "Bash,Read"
 PATIENCE_SECONDS = 90
 FILE_LINES = 300
 
@@ -31,6 +46,33 @@ FILE_LINES = 300
 def claude_python() -> Path:
     """A Python with the SDK, this project and its extra `serve` in it; skips where it cannot be installed."""
     return environment("claude-code", [SDK, "starlette>=0.40", "uvicorn>=0.30"])
+
+
+def claude_version(version: str) -> Path:
+    """The `claude` of another version, from npm, kept between runs; skips where it cannot be installed."""
+    folder = cache_folder() / f"claude-code-npm-{version}"
+    found = folder / "node_modules" / "@anthropic-ai"
+    npm = shutil.which("npm")
+    if not (folder / "complete").exists():
+        if npm is None:
+            pytest.skip(f"NOT CHECKED: Claude Code {version} comes from npm, which is not here")
+        folder.mkdir(parents=True, exist_ok=True)
+        argv = [npm, "install", "--no-fund", "--no-audit", "--silent", f"@anthropic-ai/claude-code@{version}"]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            pytest.skip(f"NOT CHECKED: Claude Code {version} cannot be installed: {done.stderr[-300:]}")
+        (folder / "complete").touch()
+    programs = [path for path in found.glob("claude-code-*/claude") if path.is_file()]
+    if not programs:
+        pytest.skip(f"NOT CHECKED: Claude Code {version} has no program for this machine")
+    return programs[0]
+
+
+def free_port() -> int:
+    """A port that nobody has at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Run(NamedTuple):
@@ -77,6 +119,7 @@ class Lab:
             "XDG_DATA_HOME": str(self.home / "data"),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "JEV_ENGINE_RUNTIME": str(self.runtime),
+            "JEV_ENGINE_PORT": str(free_port()),
             "ANTHROPIC_BASE_URL": api.url,
             "ANTHROPIC_API_KEY": "sk-ant-none",
             "DISABLE_AUTOUPDATER": "1",

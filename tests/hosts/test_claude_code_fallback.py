@@ -96,7 +96,7 @@ def test_an_engine_that_gives(answer, lab, tmp_path):
     compacted = lab.fork("/compact")
 
     assert len(compacted.requests) == compacted.summaries == BUILT_IN
-    assert compacted.seconds < 10
+    assert compacted.seconds < 20
 
 
 GARBAGE = (b"<html>{{{", b"{}", b'{"v": 1, "act": "replace", "steps": [], "toast": "t", "log": []}')
@@ -151,7 +151,7 @@ def test_a_process_that_hangs_is_left_alone(lab):
         os.kill(pid, signal.SIGCONT)
 
     assert compacted.summaries == BUILT_IN
-    assert compacted.seconds < 15
+    assert compacted.seconds < 20
 
 
 def test_a_window_that_stays_too_full_is_handed_over_with_what_was_pruned(tmp_path):

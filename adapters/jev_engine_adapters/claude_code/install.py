@@ -32,8 +32,9 @@ MARKETPLACE = {
 }
 VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 VERSION_SECONDS = 20
-# Plugins with code: by default since 2.1.287, behind a flag since 2.1.259.
-BY_DEFAULT, BEHIND_FLAG = (2, 1, 287), (2, 1, 259)
+# Plugins with code are loaded by default since 2.1.287; behind a flag, 2.1.268 is the first one on which this plugin
+# works (tried, with 2.1.259 to 2.1.267: they have no event `session.compact`, or do not take its answer).
+BY_DEFAULT, BEHIND_FLAG = (2, 1, 287), (2, 1, 268)
 
 
 class Route(NamedTuple):
@@ -58,7 +59,7 @@ def route_for(version: tuple[int, int, int] | None) -> Route:
         return Route(plugin=True, needs_flag=True, why=why)
     why = (
         f"Claude Code {shown} loads no plugins with code. Only hooks are set up; use the gateway instead "
-        "(jev-engine setup gateway), or shorten a session offline (jev-engine compress --latest)."
+        "(jev-engine setup gateway), or shorten a session offline (jev-engine compress --latest --new-session)."
     )
     return Route(plugin=False, needs_flag=False, why=why)
 
@@ -140,8 +141,8 @@ class ClaudeCode:
             return
         yield from user_settings.findings(held, plugin_folder(), needs_flag=route.needs_flag)
         yield from _plugin_findings(plugin_folder())
-        port = user_settings.DEFAULT_PORT if user_settings.has_http_hooks(held) else None
-        yield from _engine_findings(user_settings.plugin_options(held).get("command"), port)
+        command, port = user_settings.plugin_options(held).get("command"), user_settings.hook_port(held)
+        yield from _engine_findings(command, port)
         yield from _managed_findings()
 
 
@@ -173,11 +174,15 @@ def _plugin_files(folder: Path) -> dict[Path, bytes]:
 
 
 def _plugin_changes(folder: Path) -> list[Change]:
-    return [Change(path, content, "the plugin", is_ours=True) for path, content in _plugin_files(folder).items()]
+    wanted = _plugin_files(folder)
+    stale = [path for path in _own_files(folder) if path not in wanted and path.parent.name == "hooks"]
+    made = [Change(path, content, "the plugin", is_ours=True) for path, content in wanted.items()]
+    return [*made, *(Change(path, None, "no part of the plugin any more", is_ours=True) for path in stale)]
 
 
 def _own_files(folder: Path) -> list[Path]:
-    return [path for path in _plugin_files(folder) if path.exists()]
+    """Everything in the folder: it is ours alone, but for the types Claude Code writes there."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _percent(options: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,16 +13,15 @@ from typing import Any
 from jev_engine.errors import HostError
 from jev_engine.hosts import Finding
 from jev_engine.serve import places
-from jev_engine.serve.process import DEFAULT_PORT
+from jev_engine.serve.process import default_port
 
 __all__ = [
-    "DEFAULT_PORT", "FLAG_VARIABLE", "PERCENT_VARIABLE", "dump", "findings", "has_http_hooks", "plugin_options", "read",
+    "FLAG_VARIABLE", "PERCENT_VARIABLE", "dump", "findings", "hook_port", "plugin_options", "read",
     "with_environment", "with_hooks", "with_plugin", "without_ours",
 ]  # fmt: skip
 
 PLUGIN = "jev-engine@jev-engine"
 MARKET = "jev-engine"
-TOOLS = ("mcp__jev-engine__expand", "mcp__jev-engine__search")
 FLAG_VARIABLE = "CLAUDE_CODE_ENABLE_FUNCTION_HOOKS"
 PERCENT_VARIABLE = "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"
 RELAY = Path(places.__file__).with_name("relay.py")
@@ -32,6 +32,7 @@ STARTS = ("SessionStart", "PreCompact")
 NOT_OVER_HTTP = ("SessionStart", "SessionEnd")
 """Claude Code sends no HTTP for the first, and may be gone before the answer to the second."""
 HOOK_SECONDS = 5
+OUR_URL = re.compile(r"http://127\.0\.0\.1:\d+/hooks\Z")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -59,16 +60,16 @@ def plugin_options(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_plugin(held: Mapping[str, Any], folder: Path, options: Mapping[str, Any], *, flag: bool) -> dict[str, Any]:
-    """The settings with the plugin enabled, its options, and leave to use its two tools without asking."""
+    """The settings with the plugin enabled, and its options.
+
+    Its two tools need no permission: the plugin answers a call before anybody is asked.
+    """
     source = {"source": {"source": "directory", "path": str(folder)}}
-    permissions = _part(held, "permissions")
-    allowed = permissions.get("allow") if isinstance(permissions.get("allow"), list) else []
     made = {
         **held,
         "extraKnownMarketplaces": {**_part(held, "extraKnownMarketplaces"), MARKET: source},
         "enabledPlugins": {**_part(held, "enabledPlugins"), PLUGIN: True},
         "pluginConfigs": {**_part(held, "pluginConfigs"), PLUGIN: {"options": dict(options)}},
-        "permissions": {**permissions, "allow": [*(allowed or []), *(t for t in TOOLS if t not in (allowed or []))]},
     }
     return with_environment(made, FLAG_VARIABLE, "1") if flag else made
 
@@ -99,7 +100,7 @@ def _command_hook(event: str, command: str) -> dict[str, Any]:
 
 
 def _http_hook(token: str) -> dict[str, Any]:
-    url = f"http://127.0.0.1:{DEFAULT_PORT}/hooks"
+    url = f"http://127.0.0.1:{default_port()}/hooks"
     return {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}, "timeout": HOOK_SECONDS}
 
 
@@ -107,7 +108,7 @@ def _is_ours(hook: Any) -> bool:
     if not isinstance(hook, dict):
         return False
     command, url = str(hook.get("command", "")), str(hook.get("url", ""))
-    return (RELAY.name in command and "jev_engine" in command) or url == f"http://127.0.0.1:{DEFAULT_PORT}/hooks"
+    return (RELAY.name in command and "jev_engine" in command) or OUR_URL.match(url) is not None
 
 
 def _our_hooks(held: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -116,9 +117,10 @@ def _our_hooks(held: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [hook for hooks in inside if isinstance(hooks, list) for hook in hooks if _is_ours(hook)]
 
 
-def has_http_hooks(held: Mapping[str, Any]) -> bool:
-    """Whether ours are sent over loopback."""
-    return any(hook.get("type") == "http" for hook in _our_hooks(held))
+def hook_port(held: Mapping[str, Any]) -> int | None:
+    """The port that hooks are sent to over loopback; None where they are not."""
+    urls = [str(hook.get("url")) for hook in _our_hooks(held) if hook.get("type") == "http"]
+    return int(urls[0].split(":")[2].split("/")[0]) if urls else None
 
 
 def without_ours(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,10 +137,6 @@ def without_ours(held: Mapping[str, Any]) -> dict[str, Any]:
         ("env", variables),
     ):
         _keep(left, name, {key: value for key, value in _part(held, name).items() if key not in keys})
-    permissions = dict(_part(held, "permissions"))
-    if isinstance(permissions.get("allow"), list):
-        _keep(permissions, "allow", [tool for tool in permissions["allow"] if tool not in TOOLS])
-        _keep(left, "permissions", permissions)
     hooks = {}
     for event, groups in _part(held, "hooks").items():
         kept = [_without_hooks(group) for group in groups] if isinstance(groups, list) else groups

@@ -142,7 +142,7 @@ describe('the tool', () => {
     const world = worldOf(on, { start: true, tool: { text: 'the original' } })
     const call = { tool: 'mcp__jev-engine__expand', tool_use_id: 't', id: 'jx-0123456789abcdef' }
 
-    const found = await $.tool.run(call as any)
+    const found = await $.tool.call(call as any)
 
     expect((found as any).result).toBe('the original')
     expect(world.asked[1]?.[1].marker).toBe('jx-0123456789abcdef')
@@ -151,7 +151,7 @@ describe('the tool', () => {
   test('names no marker that only a text quotes', async ($, on) => {
     const world = worldOf(on, { start: true, tool: { text: 'unknown' } })
 
-    await $.tool.run({ tool: 'mcp__jev-engine__expand', tool_use_id: 't', id: 'jx-ffffffffffffffff' } as any)
+    await $.tool.call({ tool: 'mcp__jev-engine__expand', tool_use_id: 't', id: 'jx-ffffffffffffffff' } as any)
 
     expect(world.asked[1]?.[1].marker).toBe(undefined)
   })
