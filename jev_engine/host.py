@@ -33,7 +33,11 @@ class RowChange:
 
 @runtime_checkable
 class Adapter(Protocol):
-    """One host format. Adapters hold no state and never change what they are given."""
+    """One host format. Adapters hold no state and never change what they are given.
+
+    An adapter may also say `host_keeps_rows = True`: its messages are made for one pass, and the host itself keeps the
+    rows from before it. Originals are stored as ever; no record is made from which the whole history could be rebuilt.
+    """
 
     name: str
     """As written after `--format` and `host=`."""
