@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -78,6 +79,12 @@ def steps(
         return AIMessage("", tool_calls=calls)
 
     return reply
+
+
+def steps_in_turn(count: int) -> Callable[[int, Sequence[BaseMessage]], AIMessage]:
+    """The same plan for a model whose earlier replies may be summarised: it counts for itself."""
+    numbers, reply = itertools.count(), steps(count)
+    return lambda _, messages: reply(next(numbers), messages)
 
 
 class CountingJudge:
@@ -172,5 +179,5 @@ def pairs_are_whole(messages: Sequence[BaseMessage]) -> bool:
 
 __all__ = [
     "HAS_DELTA", "CountingJudge", "JevMiddleware", "PlannedModel", "SystemMessage", "agent", "ask", "config", "engine",
-    "fetch", "pairs_are_whole", "plain", "prefix_breaks", "steps", "text_of_step", "thread",
+    "fetch", "pairs_are_whole", "plain", "prefix_breaks", "steps", "steps_in_turn", "text_of_step", "thread",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from langgraph_agents import PlannedModel, agent, ask, engine, fetch, steps, thr
 from jev_engine import events
 from jev_engine.audit.jsonl import JsonlSink
 from jev_engine.audit.records import read_events
-from jev_engine_adapters.langgraph import JevMiddleware
+from jev_engine_adapters.langgraph import JevMiddleware, audit_callbacks
 
 CANARY = "CANARY-7431"
 
@@ -102,6 +102,32 @@ def test_without_an_audit_trail_tools_are_not_wrapped():
     assert type(plain).wrap_tool_call is AgentMiddleware.wrap_tool_call
     assert type(telling).wrap_tool_call is not AgentMiddleware.wrap_tool_call
     assert plain.name == telling.name == "JevMiddleware"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_graph_of_ones_own_tells_the_same_by_callbacks(tmp_path, is_async):
+    """Runs, calls of the model and of tools, with sizes and without content."""
+    sink = JsonlSink(tmp_path / "t.jsonl", key=b"k" * 32)
+    eng = engine(sinks=[sink])
+    built = agent(PlannedModel(plan=steps(3)), checkpointer=InMemorySaver(), tools=[fetch, fails])
+    config = {**thread(), "callbacks": [audit_callbacks(eng)]}
+    if is_async:
+        anyio.run(built.ainvoke, ask(CANARY), config)
+    else:
+        built.invoke(ask(CANARY), config)
+    call = {"name": "fails", "args": {"word": CANARY}, "id": "c"}
+    broken = agent(PlannedModel(plan=lambda *_: AIMessage("", tool_calls=[call])), tools=[fails])
+    with pytest.raises(RuntimeError):
+        broken.invoke(ask(CANARY), config)
+    eng.sinks.close(10)
+    found = [event for event in read_events(sink.path) if event is not None]
+    kinds = Counter(event.kind for event in found)
+    sizes = [event.result_chars for event in found if isinstance(event, events.ToolFinished) and not event.is_error]
+
+    assert (kinds["session_started"], kinds["session_ended"]) == (2, 2)
+    assert (kinds["model_called"], kinds["tool_called"], kinds["tool_finished"]) == (2 * 5, 4, 4)
+    assert sizes == [8_000] * 3
+    assert CANARY not in sink.path.read_text()
 
 
 def test_a_sink_that_raises_changes_nothing():

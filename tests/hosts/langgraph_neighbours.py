@@ -7,6 +7,8 @@ import json
 import anyio
 import pytest
 from deepagents import create_deep_agent
+from deepagents.backends import StateBackend
+from deepagents.middleware.summarization import create_summarization_middleware
 from langchain_anthropic.chat_models import _format_messages
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_google_genai.chat_models import _parse_chat_history
@@ -21,6 +23,7 @@ from langgraph_agents import (
     pairs_are_whole,
     prefix_breaks,
     steps,
+    steps_in_turn,
     text_of_step,
     thread,
 )
@@ -28,8 +31,9 @@ from langgraph_agents import (
 from jev_engine.ledger import Ledger, LedgerEntry, assign_keys
 from jev_engine.rebuild import apply
 from jev_engine.store.sqlite import SqliteStore
-from jev_engine_adapters.langgraph import JevMiddleware, adapter
+from jev_engine_adapters.langgraph import JevMiddleware, adapter, after_pruning
 from jev_engine_adapters.langgraph.deleting import adapter as deleting
+from jev_engine_adapters.langgraph.state import ThreadState
 
 LONG = "a line of a long result\n" * 200
 CALL = {"name": "read", "args": {"path": "a.py"}, "id": "c1"}
@@ -128,6 +132,57 @@ def test_stubs_keep_the_indexes_of_their_summariser_right(tmp_path):
     built.invoke(ask(), thread(limit=400))
 
     assert all(pairs_are_whole(messages) for messages in model.seen)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_their_summariser_counts_what_is_left_after_pruning(is_async):
+    """Inside of theirs ours comes too late: they summarise what was never shown. Around it they do not have to."""
+    asked = {}
+    for is_around in (False, True):
+        texts = []
+        model = PlannedModel(plan=steps_in_turn(40), profile={"max_input_tokens": 60_000})
+
+        def summarise(messages, texts=texts):
+            texts.append(messages)
+            return "Everything went well so far."
+
+        backend = StateBackend()
+        jev = JevMiddleware(engine(CountingJudge(lambda _: (0.9, 0.1)), trigger_share=0.3, target_share=0.1))
+        theirs = create_summarization_middleware(model, backend, summarizer=summarise)
+        both = after_pruning(theirs, jev)
+        given = [both] if is_around else [theirs, jev]
+        built = create_deep_agent(model, tools=[fetch], middleware=given, checkpointer=InMemorySaver(), backend=backend)
+        if is_async:
+            anyio.run(built.ainvoke, ask(), thread(limit=400))
+        else:
+            built.invoke(ask(), thread(limit=400))
+        asked[is_around] = len(texts)
+
+        assert all(pairs_are_whole(messages) for messages in model.seen)
+        assert "intact as jx-" in str(model.seen[-1])
+
+    assert asked == {False: asked[False], True: 0}
+    assert asked[False] > 0
+
+
+def test_around_their_summariser_both_write_what_they_decide(tmp_path):
+    """Where pruning does not suffice they still summarise; ledger, event and messages are in the state."""
+    model = PlannedModel(plan=steps_in_turn(40), profile={"max_input_tokens": 30_000})
+    backend = StateBackend()
+    jev = JevMiddleware(
+        engine(store=SqliteStore(tmp_path / "o.db"), trigger_share=0.3, target_share=0.1), mode="persist"
+    )
+    theirs = create_summarization_middleware(model, backend, summarizer=lambda _: "Everything went well so far.")
+    both = after_pruning(theirs, jev)
+    built = create_deep_agent(model, tools=[fetch], middleware=[both], checkpointer=InMemorySaver(), backend=backend)
+
+    built.invoke(ask(), thread(limit=400))
+    values = built.get_state(thread()).values
+
+    assert values["_summarization_event"]
+    assert len(ThreadState.from_json(values["jev_ledger"]).ledger) > 3
+    assert all(pairs_are_whole(messages) for messages in model.seen)
+    assert "jev_expand" in [tool.name for tool in both.tools]
 
 
 def test_it_can_take_the_place_of_their_summariser():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 import anyio
 import pytest
@@ -14,8 +15,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.store.sqlite import SqliteStore as BaseSqliteStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore as AsyncBaseSqliteStore
 from langgraph_agents import (
     HAS_DELTA,
     CountingJudge,
@@ -35,15 +34,14 @@ from langgraph_agents import (
 import jev_engine_adapters.langgraph as ours
 from jev_engine import ContextEngine
 from jev_engine.errors import ConfigError, StoreError
-from jev_engine.store import Original
 from jev_engine.store.expand import is_expansion
 from jev_engine.store.memory import MemoryStore
 from jev_engine.store.sqlite import SqliteStore
-from jev_engine.testing import check_store
 from jev_engine_adapters.langgraph import (
     BaseStoreOriginals,
     JevMiddleware,
     make_expand_tool,
+    make_search_tool,
 )
 from jev_engine_adapters.langgraph.state import ThreadState
 
@@ -251,6 +249,42 @@ def test_another_thread_reads_nothing_of_it(tmp_path):
     assert "No original goes by this id" in done[-2].content
 
 
+def test_a_persisted_history_is_restored_whole(tmp_path):
+    """`engine.restore` undoes every pass: the thread's messages as they would be without us."""
+    store = SqliteStore(tmp_path / "originals.db")
+    built = persisted(tmp_path, store=store)
+    built.invoke(ask(), thread())
+    messages = built.get_state(thread()).values["messages"]
+
+    done = anyio.run(partial(ContextEngine(store=store).restore, messages, host="langgraph"))
+
+    assert done.passes >= 1
+    assert done.left == []
+    assert [m.content for m in done.messages if isinstance(m, ToolMessage)] == [
+        text_of_step(step) for step in range(2 * COUNT)
+    ]
+    assert [m.id for m in done.messages] == [m.id for m in messages]
+
+
+def test_a_thread_may_change_from_view_to_persist_mode(tmp_path):
+    """What was decided in view mode is then written too, and its originals, which no store had, are saved first."""
+    checkpointer = InMemorySaver()
+    viewed = agent(PlannedModel(plan=steps(COUNT)), JevMiddleware(engine()), checkpointer=checkpointer)
+    viewed.invoke(ask(), thread())
+    store = SqliteStore(tmp_path / "o.db")
+    reply = PlannedModel(plan=lambda *_: AIMessage("Hello again."))
+    built = persisted(tmp_path, store=store, model=reply, checkpointer=checkpointer)
+
+    built.invoke(ask("And now?"), thread())
+    values = built.get_state(thread()).values
+    results = [m for m in values["messages"] if isinstance(m, ToolMessage)]
+    out = {step: m.content for step, m in enumerate(results) if m.content != text_of_step(step)}
+    originals = {step: anyio.run(store.read, text.split("intact as ")[1][:19]).text for step, text in out.items()}
+
+    assert len(out) == len(references_of(values)) > 5
+    assert originals == {step: text_of_step(step) for step in out}
+
+
 class BrokenStore(MemoryStore):
     """A store that takes nothing; not one of ours, so that persist mode does not refuse it."""
 
@@ -301,39 +335,6 @@ def test_artifacts_leave_with_their_results_and_are_kept_whole(tmp_path):
     assert {step: row["id"] for step, row in stored.items()} == {step: results[step].id for step in out}
 
 
-@pytest.mark.parametrize("made", ["memory", "sqlite"])
-def test_a_base_store_keeps_the_contract_of_a_store(made):
-    """The public suite, over LangGraph's stores in memory and in SQLite."""
-
-    def fresh():
-        if made == "memory":
-            return BaseStoreOriginals(InMemoryStore())
-        store = BaseSqliteStore(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None))
-        store.setup()
-        return BaseStoreOriginals(store)
-
-    report = anyio.run(check_store, fresh)
-
-    assert report.ok, report
-
-
-def test_an_async_store_keeps_the_contract_too(tmp_path):
-    """Opened in the loop it is used from."""
-
-    async def check():
-        async with AsyncBaseSqliteStore.from_conn_string(str(tmp_path / "s.db")) as store:
-            await store.setup()
-            kept = BaseStoreOriginals(store)
-            original = Original(kept.reference("s", "k"), "s", "k", "read", "half \ud83d \0 sign")
-            await kept.save([original])
-            return original, await kept.read(original.reference, session="s"), await kept.rank("s", "sign", 3)
-
-    original, back, found = anyio.run(check)
-
-    assert back == original
-    assert [match.reference for match in found.matches] == [original.reference]
-
-
 def test_persist_mode_over_the_stores_of_a_graph(tmp_path):
     """Originals in a BaseStore: written by a sync run, read by an async one."""
     base = InMemoryStore()
@@ -349,6 +350,18 @@ def test_persist_mode_over_the_stores_of_a_graph(tmp_path):
     done = anyio.run(reader.ainvoke, ask("Read it again."), thread())["messages"]
 
     assert "".join(pages_of(done)) in {text_of_step(step) for step in range(2 * COUNT)}
+
+
+def test_without_any_store_a_search_says_so():
+    """A plain answer, not an exception."""
+    call = {"name": "jev_search", "args": {"query": "x"}, "id": "s"}
+    model = PlannedModel(plan=lambda number, _: AIMessage("Well.") if number else AIMessage("", tool_calls=[call]))
+
+    for run in ("invoke", "ainvoke"):
+        built = agent(model, tools=[make_search_tool()])
+        done = built.invoke(ask()) if run == "invoke" else anyio.run(built.ainvoke, ask())
+
+        assert "no store of originals is set up" in done["messages"][-2].content
 
 
 def test_search_finds_what_is_out(tmp_path):

@@ -7,16 +7,17 @@ was when it was written. No provider is asked.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 
 import pytest
-from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware
+from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware, SummarizationMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_agents import CountingJudge, PlannedModel, agent, ask, engine, pairs_are_whole, plain, steps, thread
 
 from jev_engine.store.sqlite import SqliteStore
-from jev_engine_adapters.langgraph import JevMiddleware
+from jev_engine_adapters.langgraph import JevMiddleware, after_pruning
 from jev_engine_adapters.langgraph.reasoning import bound_digests, strip
 
 COUNT = 40
@@ -84,6 +85,31 @@ def test_ours_makes_no_invalid_request(tmp_path, mode):
     assert 0 < left < COUNT
 
 
+def test_a_summary_makes_no_invalid_request_either(tmp_path):
+    """What a summariser leaves is bound to what it took: alone it fails, behind ours that reasoning goes too."""
+    bad = {}
+    for is_ours in (False, True):
+        summarise = PlannedModel(plan=lambda *_: AIMessage("It went well."))
+        theirs = SummarizationMiddleware(
+            summarise, trigger=("tokens", 20_000), keep=("messages", 6), trim_tokens_to_summarize=None
+        )
+        jev = JevMiddleware(engine(store=SqliteStore(tmp_path / f"{is_ours}.db")), min_batch_tokens=4_000)
+        model = PlannedModel(plan=signing_in_turn())
+        given = [after_pruning(theirs, jev), jev] if is_ours else [theirs]
+        agent(model, *given, checkpointer=InMemorySaver()).invoke(ask(), thread())
+        assert summarise.seen
+        bad[is_ours] = sum(bool(invalid_blocks(messages)) for messages in model.seen)
+
+    assert bad[False] > 10
+    assert bad[True] == 0
+
+
+def signing_in_turn():
+    """The same turns for a model whose earlier replies may be summarised."""
+    numbers = itertools.count()
+    return lambda _, messages: signing(next(numbers), messages)
+
+
 def test_keeping_bound_reasoning_is_what_makes_requests_invalid():
     """The rule can be switched off, for models that do not check; then it is as bad as the rest."""
     _, bad = run(JevMiddleware(engine(), bound_reasoning="keep"))
@@ -113,12 +139,17 @@ CLAUDE = {"model_provider": "anthropic"}
         ("auto", {"type": "reasoning", "reasoning": "x"}, CLAUDE, True),
         ("auto", {"type": "reasoning", "id": "rs_1"}, {"model_provider": "openai"}, False),
         ("auto", {"type": "text", "text": "x"}, CLAUDE, False),
+        ("auto", {"type": "thinking", "thinking": "x"}, {"model_name": "claude-sonnet-4-20250514"}, False),
+        ("auto", {"type": "thinking", "thinking": "x"}, {"model_name": "claude-3-7-sonnet-20250219"}, False),
+        ("auto", {"type": "thinking", "thinking": "x"}, {"model_id": "us.anthropic.claude-opus-4-5-v1:0"}, False),
+        ("auto", {"type": "thinking", "thinking": "x"}, {"model_name": "claude-fable-5-1"}, True),
+        ("auto", {"type": "thinking", "thinking": "x"}, {"model_name": "claude-opus-41-0"}, True),
         ("strip", {"type": "reasoning", "id": "rs_1"}, {"model_provider": "openai"}, True),
         ("keep", {"type": "thinking", "thinking": "x", "signature": "s"}, CLAUDE, False),
     ],
 )
 def test_which_reasoning_is_bound(rule, block, metadata, goes):
-    """OpenAI drops reasoning by itself and its items belong to their calls, so `auto` leaves them alone."""
+    """`auto` leaves OpenAI's alone, whose items belong to their calls, and models of Claude that do not check."""
     said = AIMessage([block, {"type": "text", "text": "Said."}], response_metadata=metadata, id="a")
     messages = [HumanMessage("Go.", id="h"), said]
 

@@ -7,6 +7,7 @@ import json
 import operator
 import random
 import sqlite3
+from contextlib import closing
 from typing import Annotated, Any
 
 import pytest
@@ -230,13 +231,10 @@ def test_branches_that_write_at_once_lose_nothing(state, names, saver):
     graph.add_node(second, say)
     graph.add_conditional_edges(START, lambda _: [Send(first, {}), Send(second, {}), Send(first, {})])
     graph.add_edge([first, second], END)
-    checkpointer = (
-        InMemorySaver() if saver == "memory" else SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
-    )
-    built = graph.compile(checkpointer=checkpointer)
-
-    built.invoke({"messages": messages, "order": []}, thread())
-    read = [built.get_state(thread()).values["messages"] for _ in range(6)]
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        built = graph.compile(checkpointer=InMemorySaver() if saver == "memory" else SqliteSaver(connection))
+        built.invoke({"messages": messages, "order": []}, thread())
+        read = [built.get_state(thread()).values["messages"] for _ in range(6)]
 
     assert len({json.dumps(contents(values)) for values in read}) == 1
     assert [m.content for m in read[0] if m.id in ("m1", "m2", "m3")] == ["[out] m1", "[out] m2", "[out] m3"]
@@ -262,7 +260,7 @@ states = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(states, states, states)
 def test_the_state_of_a_thread_merges_as_a_join(a: ThreadState, b: ThreadState, c: ThreadState):
     """Commutative, associative, idempotent; through JSON as well."""

@@ -6,6 +6,7 @@ What is tested is in the files `langgraph_*.py` beside this one; they run within
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hosts.environments import environment
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+CORPUS = ROOT.parent / "shared" / "corpus" / "trajectories.jsonl.gz"
 KIT = ["anyio[trio]>=4.11", "hypothesis>=6.100", "pytest>=9"]
 NEWEST = [
     "langchain==1.5.2", "langgraph==1.2.24", "langgraph-checkpoint-sqlite==3.1.2", "langgraph-prebuilt==1.1.3",
@@ -54,7 +56,10 @@ def test_on_the_real_libraries(name):
     done = run_within(python, *cases)
 
     assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-2_000:]
-    assert "skipped" not in done.stdout.splitlines()[-1], done.stdout[-6_000:]
+    # One test needs real sessions beside the project, and says so where there are none.
+    skips = 0 if CORPUS.is_file() else 1
+    found = re.search(r"(\d+) skipped", done.stdout)
+    assert (int(found[1]) if found else 0) == skips, done.stdout[-6_000:]
 
 
 @pytest.mark.parametrize("script", ["langgraph_growth.py", "langgraph_prefix.py"])

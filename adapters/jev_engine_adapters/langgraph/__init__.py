@@ -13,6 +13,7 @@ from jev_engine.transcript import Transcript
 from jev_engine_adapters.langgraph import messages as shape
 
 if TYPE_CHECKING:
+    from jev_engine_adapters.langgraph.callbacks import audit_callbacks
     from jev_engine_adapters.langgraph.framework_free import (
         CompactedMessages,
         acompact_messages,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BaseStoreOriginals", "CompactedMessages", "JevAgentState", "JevDeltaAgentState", "JevMessagesState",
     "JevMiddleware", "LangGraphAdapter", "ReducerPolicy", "acompact_messages", "adapter", "after_pruning",
-    "compact_marker", "compact_messages", "compacted_view", "jev_messages", "jev_messages_delta", "jev_reducer",
-    "make_compaction_node", "make_expand_tool", "make_search_tool", "merge_states",
+    "audit_callbacks", "compact_marker", "compact_messages", "compacted_view", "jev_messages", "jev_messages_delta",
+    "jev_reducer", "make_compaction_node", "make_expand_tool", "make_search_tool", "merge_states",
 ]  # fmt: skip
 
 # Names and where they live: importing those modules imports LangChain.
@@ -53,6 +54,7 @@ _HOMES = {
     "ReducerPolicy": "reducers",
     "acompact_messages": "framework_free",
     "after_pruning": "handover",
+    "audit_callbacks": "callbacks",
     "compact_marker": "reducers",
     "compact_messages": "framework_free",
     "compacted_view": "view",

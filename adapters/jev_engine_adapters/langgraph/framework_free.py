@@ -43,7 +43,7 @@ async def acompact_messages(
     min_batch_tokens: int = MIN_BATCH_TOKENS,
     bound_reasoning: BoundReasoning = "auto",
 ) -> CompactedMessages:
-    """Shorten old results if a pass is due, or `always`; what is decided already holds in either case.
+    """Shorten old results if a pass is due, or `always`, whatever the sizes; what is decided holds in either case.
 
     `messages` are the originals, which are not changed. `session` names whose they are for the store; without it a name
     is made from how they begin. Raises TranscriptError for a ledger that is none, RebuildError, or AdapterError where

@@ -1,7 +1,8 @@
 """The hand-over to a summariser: it works on the pruned history, and what it replaces is stored first.
 
-For middleware that summarises in `before_model`, as LangChain's `SummarizationMiddleware` does. That of deepagents
-keeps every message in the state and a copy in its own files; it needs no hand-over.
+LangChain's `SummarizationMiddleware` summarises in `before_model` and takes messages out of the state: it is given the
+pruned history, and what it takes out is stored first. That of deepagents works within the call of the model and takes
+nothing out: see `around`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from langgraph.graph.message import add_messages
 from jev_engine import bridge, events
 from jev_engine.errors import JevEngineError, StoreError
 from jev_engine.trail import Trail
+from jev_engine_adapters.langgraph.around import AroundSummarizer
 from jev_engine_adapters.langgraph.middleware import JevMiddleware
 from jev_engine_adapters.langgraph.overhead import overhead_tokens
+from jev_engine_adapters.langgraph.reasoning import bound_digests
 from jev_engine_adapters.langgraph.runs import thread_of_runtime
 from jev_engine_adapters.langgraph.state import LEDGER_KEY, ThreadState
 
@@ -26,13 +29,15 @@ __all__ = ["AfterPruning", "after_pruning"]
 logger = logging.getLogger("jev_engine")
 
 
-def after_pruning(summarizer: AgentMiddleware[Any, Any, Any], jev: JevMiddleware) -> AfterPruning:
+def after_pruning(summarizer: AgentMiddleware[Any, Any, Any], jev: JevMiddleware) -> AgentMiddleware[Any, Any, Any]:
     """The summariser as a middleware that counts and summarises what the model would be shown.
 
-    Put it into the agent's list in place of the summariser, beside `jev`. With the setting `handover="never"` it never
-    summarises.
+    Put it into the agent's list in place of the summariser, followed by `jev`. One that works within the call of the
+    model, as deepagents' does, comes back with `jev` inside: then put it there alone. With the setting
+    `handover="never"` it never summarises.
     """
-    return AfterPruning(summarizer, jev)
+    works_within = type(summarizer).wrap_model_call is not AgentMiddleware.wrap_model_call
+    return AroundSummarizer(summarizer, jev) if works_within else AfterPruning(summarizer, jev)
 
 
 class AfterPruning(AgentMiddleware[Any, Any, Any]):
@@ -96,7 +101,17 @@ class AfterPruning(AgentMiddleware[Any, Any, Any]):
         self._tell(session, gone, len(stored), before)
         # What stays is written back as it was, not as it was shown: shortening is for our own passes.
         originals = {m.id: m for m, shown in zip(before, pruned["messages"], strict=False) if m is not shown}
-        return {**update, "messages": [originals.get(getattr(m, "id", None), m) for m in written]}
+        restored = [originals.get(getattr(m, "id", None), m) for m in written]
+        return {**update, "messages": restored, **self._unbound(state, [m for m in before if m.id in kept])}
+
+    def _unbound(self, state: Any, kept: Sequence[Any]) -> dict[str, Any]:
+        """Without what stood before it, the reasoning of what stays is bound to nothing: it is left out from now on."""
+        digests = bound_digests(kept, -1, self.jev.compactor.bound_reasoning)
+        try:
+            known = ThreadState.from_json(state.get(LEDGER_KEY))
+        except JevEngineError:
+            return {}
+        return {LEDGER_KEY: known.merge(ThreadState(stripped=frozenset(digests))).to_json()} if digests else {}
 
     async def _session_of(self, messages: Sequence[Any]) -> str:
         look = await self.jev.engine.inspect(messages, host="langgraph")

@@ -7,6 +7,7 @@ decisions of the newest passes, which a step that is run again after a fault get
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ class Asked(NamedTuple):
     """The caller's own counter of a prompt, given the messages the model would be shown."""
     is_forced: bool = False
     ignores_trigger: bool = False
-    """A pass whatever the size, as a caller without any trigger of its own wants it."""
+    """A pass whatever the size, of history and batch."""
 
 
 class Prepared(NamedTuple):
@@ -82,6 +83,7 @@ class Compactor:
         self._paid: OrderedDict[str, PaidAnswers] = OrderedDict()
         self._repeats: OrderedDict[Any, ThreadState] = OrderedDict()
         self._sized: dict[int, ContextEngine] = {}
+        self._lock = threading.Lock()
 
     async def prepare(self, messages: Sequence[Any], state: ThreadState, asked: Asked) -> Prepared:
         """Make a pass if one is due, and show the history with all decisions in force.
@@ -91,7 +93,7 @@ class Compactor:
         engine = self._engine_for(asked.window_tokens)
         look = await engine.inspect(messages, host=self.host, session=asked.session, ledger=state.ledger)
         tokens = self._tokens(messages, look, state, asked)
-        due = self._due(engine, look, state, asked, tokens)
+        due = self._due(engine, look, messages, state, asked, tokens)
         if not due:
             return Prepared(self.view(messages, state), state, has_news=False, reason=due.reason, session=look.session)
         ids = tuple([getattr(message, "id", None) for message in messages])
@@ -111,9 +113,10 @@ class Compactor:
         )
         after = self._after(messages, state, done, tokens)
         if done.outcome != "failed":
-            self._repeats[repeated] = after
-            while len(self._repeats) > MOST_REPEATS:
-                self._repeats.popitem(last=False)
+            with self._lock:
+                self._repeats[repeated] = after
+                while len(self._repeats) > MOST_REPEATS:
+                    self._repeats.popitem(last=False)
         view = self.view(messages, after)
         return Prepared(view, after, has_news=True, reason=done.reason, done=done, session=done.session)
 
@@ -135,9 +138,17 @@ class Compactor:
         marker = compact_marker(messages, found)
         return [] if marker is None else [marker]
 
-    def _due(self, engine: ContextEngine, look: Pass, state: ThreadState, asked: Asked, tokens: int) -> Due:
+    def _due(
+        self,
+        engine: ContextEngine,
+        look: Pass,
+        messages: Sequence[Any],
+        state: ThreadState,
+        asked: Asked,
+        tokens: int,
+    ) -> Due:
         trigger = Trigger(engine.config)
-        for mark in state.passes:
+        for mark in _still_counting(state, messages):
             trigger.ended(mark.outcome, tokens_after=mark.tokens_after, now=mark.at)
         # The model has replied since the last pass, or there was none: what is known now is of today.
         trigger.report(tokens)
@@ -147,7 +158,7 @@ class Compactor:
         if asked.ignores_trigger and not due:
             due = Due(is_due=True, is_forced=False, reason="asked for")
         gain = look.stats.best_gain_tokens
-        if due and not due.is_forced and gain < self.min_batch_tokens:
+        if due and not due.is_forced and not asked.ignores_trigger and gain < self.min_batch_tokens:
             reason = f"{gain:,} tokens are judgeable, a pass is made from {self.min_batch_tokens:,}"
             return Due(is_due=False, is_forced=False, reason=reason)
         return due
@@ -163,8 +174,7 @@ class Compactor:
 
     def _after(self, messages: Sequence[Any], state: ThreadState, done: CompressionResult, tokens: int) -> ThreadState:
         """The state with a pass in it."""
-        has_changed = done.outcome in CHANGED
-        newest = next((m.id for m in reversed(messages) if kind_of(m) == "ai"), None) if has_changed else None
+        newest = next((m.id for m in reversed(messages) if kind_of(m) == "ai"), None)
         number = state.passes[-1].number + 1 if state.passes else 1
         after = max(0, tokens - done.stats.freed_tokens)
         mark = PassMark(number, done.outcome, after, round(time.time(), 1), newest or "")
@@ -187,11 +197,18 @@ class Compactor:
         return known
 
     def _paid_of(self, session: str) -> PaidAnswers:
-        paid = self._paid.pop(session, None) or PaidAnswers()
-        self._paid[session] = paid
-        while len(self._paid) > MOST_SESSIONS:
-            self._paid.popitem(last=False)
+        with self._lock:
+            paid = self._paid.setdefault(session, PaidAnswers())
+            self._paid.move_to_end(session)
+            while len(self._paid) > MOST_SESSIONS:
+                self._paid.popitem(last=False)
         return paid
+
+
+def _still_counting(state: ThreadState, messages: Sequence[Any]) -> list[PassMark]:
+    """The passes made over this history; one whose messages a summariser has taken since says nothing of it."""
+    replies = {message.id for message in messages if kind_of(message) == "ai"}
+    return [mark for mark in state.passes if not mark.newest_reply or mark.newest_reply in replies]
 
 
 def _reported(messages: Sequence[Any], look: Pass, state: ThreadState) -> int | None:
@@ -200,8 +217,8 @@ def _reported(messages: Sequence[Any], look: Pass, state: ThreadState) -> int | 
         if kind_of(message) != "ai":
             continue
         usage = getattr(message, "usage_metadata", None)
-        stale = {mark.newest_reply for mark in state.passes if mark.newest_reply}
-        if not usage or message.id in stale:
+        stale = {mark.newest_reply for mark in state.passes if mark.outcome in CHANGED}
+        if not usage or (message.id and message.id in stale):
             return None
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         return tokens + look.ruler.behind(row + 1) if usage.get("input_tokens") else None

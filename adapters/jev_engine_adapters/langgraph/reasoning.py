@@ -12,6 +12,7 @@ the same view, whatever happened to the rows around them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
@@ -21,8 +22,11 @@ from jev_engine_adapters.langgraph.messages import kind_of
 __all__ = ["BoundReasoning", "bound_digests", "strip"]
 
 BoundReasoning = Literal["auto", "strip", "keep"]
-"""`auto`: of messages of Claude; `strip`: of any message; `keep`: of none."""
+"""`auto`: of messages of Claude whose model checks; `strip`: of any message; `keep`: of none."""
 CLAUDE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
+UNCHECKED = re.compile(r"claude-(?:[1-4]\b|[a-z]+-[1-4]\b)")
+"""Models up to Claude 4 do not check what stands before a block, but want the newest one back while a tool is in use:
+their reasoning is left alone."""
 ALL_BLOCKS = CLAUDE_BLOCKS | {"reasoning", "reasoning_content"}
 
 
@@ -43,14 +47,13 @@ def _is_bound(block: Any, message: Any, rule: BoundReasoning) -> bool:
     kind = block.get("type") if isinstance(block, dict) else None
     if rule == "strip":
         return kind in ALL_BLOCKS
-    # LangChain's own form of a thinking block is `reasoning`; its signature stands beside it.
-    return kind in CLAUDE_BLOCKS or (kind == "reasoning" and _is_of_claude(message))
-
-
-def _is_of_claude(message: Any) -> bool:
     told = message.response_metadata
-    names = (told.get("model_provider"), told.get("model_name"), told.get("model"), told.get("provider"))
-    return any(isinstance(name, str) and ("claude" in name.lower() or "anthropic" in name.lower()) for name in names)
+    names = [told.get(name) for name in ("model_provider", "model_name", "model", "model_id", "provider")]
+    text = " ".join([name.lower() for name in names if isinstance(name, str)])
+    if UNCHECKED.search(text):
+        return False
+    # LangChain's own form of a thinking block is `reasoning`; its signature stands beside it.
+    return kind in CLAUDE_BLOCKS or (kind == "reasoning" and ("claude" in text or "anthropic" in text))
 
 
 def strip(messages: Sequence[Any], digests: Iterable[str]) -> Any:

@@ -56,7 +56,7 @@ class Teller:
         self._sinks = engine.sinks
 
     def tell(self, told: Told) -> None:
-        """One event of the host."""
+        """One event of the host; what cannot be told is left out."""
         try:
             Trail(self._sinks, host="langgraph", is_pass=False).tell(told)
         except Exception as error:  # noqa: BLE001  # what cannot be told must not stop what it tells of

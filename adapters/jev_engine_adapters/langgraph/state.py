@@ -39,7 +39,7 @@ class PassMark(NamedTuple):
     at: float
     """Seconds since the epoch."""
     newest_reply: str
-    """Id of the newest message of the model: the usage it reports is of the time before the pass."""
+    """Id of the newest message of the model at that time: the usage it reports is of before the pass."""
 
 
 class ThreadState(NamedTuple):
