@@ -27,7 +27,7 @@ from langgraph_agents import (
     thread,
 )
 
-from jev_engine.errors import StoreError
+from jev_engine.errors import ConfigError, StoreError
 from jev_engine.recognition import session_of
 from jev_engine.store.sqlite import SqliteStore
 from jev_engine_adapters.langgraph import (
@@ -37,6 +37,15 @@ from jev_engine_adapters.langgraph import (
     compact_messages,
     compacted_view,
 )
+
+
+def test_a_summariser_is_not_put_behind_one_that_removes_calls(tmp_path):
+    """It writes messages back into the state as they were: calls would come back without their results."""
+    eng = engine(store=SqliteStore(tmp_path / "o.db"), profile="hermes-classic")
+    jev = JevMiddleware(eng, on_drop="delete")
+
+    with pytest.raises(ConfigError, match="on_drop='stub'"):
+        after_pruning(summariser(3_000), jev)
 
 
 @pytest.mark.parametrize("is_outside", [True, False])

@@ -94,6 +94,22 @@ def test_a_node_says_what_it_does_not_know():
         make_compaction_node(engine(), output="replace")
 
 
+@pytest.mark.parametrize("output", ["ledger", "llm_input_messages"])
+@pytest.mark.parametrize("state", [{"v": 99, "entries": "?"}, {"v": 1}, "no ledger"])
+def test_a_state_the_node_cannot_read_stops_no_graph(output, state):
+    """A later version wrote it, or something else did: the history stays as it came; who wants the error gets it."""
+    messages = [HumanMessage("Go.", id="h")]
+    node = make_compaction_node(engine(), output=output)
+
+    update = node.invoke({"messages": messages, "jev_ledger": state}, thread())
+
+    assert update.get("llm_input_messages", messages) == messages
+    assert "messages" not in update
+    strict = make_compaction_node(engine(), output=output, on_error="raise")
+    with pytest.raises(TranscriptError):
+        strict.invoke({"messages": messages, "jev_ledger": state}, thread())
+
+
 class FanOut(JevMessagesState):
     order: Annotated[list[str], operator.add]
 

@@ -15,7 +15,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langgraph.graph.message import add_messages
 
 from jev_engine import bridge, events
-from jev_engine.errors import JevEngineError, StoreError
+from jev_engine.errors import ConfigError, JevEngineError, StoreError
 from jev_engine.trail import Trail
 from jev_engine_adapters.langgraph.around import AroundSummarizer
 from jev_engine_adapters.langgraph.middleware import JevMiddleware
@@ -35,7 +35,12 @@ def after_pruning(summarizer: AgentMiddleware[Any, Any, Any], jev: JevMiddleware
     Put it into the agent's list in place of the summariser, followed by `jev`. One that works within the call of the
     model, as deepagents' does, comes back with `jev` inside: then put it there alone. With the setting
     `handover="never"` it never summarises.
+    Raises ConfigError for a `jev` that removes calls: the summariser writes messages back into the state as they were,
+    and calls whose results are gone would come back without them.
     """
+    if jev.compactor.adapter.can_delete:
+        message = "after_pruning needs results that are shortened, not removed: make JevMiddleware with on_drop='stub'"
+        raise ConfigError(message, setting="on_drop")
     works_within = type(summarizer).wrap_model_call is not AgentMiddleware.wrap_model_call
     return AroundSummarizer(summarizer, jev) if works_within else AfterPruning(summarizer, jev)
 
