@@ -8,7 +8,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -173,6 +173,10 @@ class Database:
         return StoreError(f"store {shown if len(shown) <= 300 else shown[:300] + '…'!r}: {_cause(error)}; {remedy}")
 
 
+# Connections that came along in a fork: closing one here would take the parent's locks away.
+_of_parents: list[sqlite3.Connection] = []
+
+
 class Held:
     """One connection that stays open, for small writes that come often: opening one costs more than such a write.
 
@@ -184,6 +188,10 @@ class Held:
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int, int] | None = None
 
+    def __del__(self) -> None:
+        with suppress(AttributeError, sqlite3.Error):
+            self.close()
+
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write something in one transaction; raises StoreError."""
         return self._database.patiently(lambda: self._within(work))
@@ -191,8 +199,10 @@ class Held:
     def close(self) -> None:
         """Let go of the file, until it is needed again."""
         db, self._db = self._db, None
-        if db is not None:
+        if db is not None and self._file is not None and self._file[0] == os.getpid():
             db.close()
+        elif db is not None:
+            _of_parents.append(db)
 
     def _within(self, work: Callable[[sqlite3.Connection], T]) -> T:
         db = self._open()
@@ -209,9 +219,10 @@ class Held:
         # Of another process after a fork, or of a file that was moved away: not ours any more.
         file = (os.getpid(), status.st_dev, status.st_ino)
         if self._db is None or file != self._file:
+            self.close()
             self._db = self._database.connect()
-            self._db.execute("PRAGMA journal_mode = WAL")
             self._file = file
+            self._db.execute("PRAGMA journal_mode = WAL")
         return self._db
 
 
