@@ -19,9 +19,10 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from jev_engine.errors import HostError
 
-__all__ = ["Carried", "Change", "Finding", "HostIntegration", "Plan", "carry_out"]
+__all__ = ["Carried", "Change", "Finding", "HostIntegration", "Plan", "carry_out", "others_can_read"]
 
 OURS, OUR_FOLDER = 0o600, 0o700
+NOT_OWNER = 0o077
 
 
 class Change(NamedTuple):
@@ -33,6 +34,8 @@ class Change(NamedTuple):
     why: str
     is_ours: bool = False
     """Made by us alone: no backup, readable by its owner only. Any other file belongs to the user."""
+    is_secret: bool = False
+    """The content is for its owner only, whosever the file is: written with mode 0600, and tightened to it."""
 
     def before(self) -> bytes | None:
         """What the file holds now; None where there is none. Raises HostError where it cannot be read."""
@@ -44,8 +47,20 @@ class Change(NamedTuple):
             raise HostError(f"{self.path}: {error.strerror or error}") from error
 
     def is_done(self) -> bool:
-        """Whether the file is as it should be."""
-        return self.before() == self.content
+        """Whether the file is as it should be, and a secret is kept from others. Raises HostError as `before`."""
+        return self.before() == self.content and not self.is_open()
+
+    def is_open(self) -> bool:
+        """Whether others can read what only the owner should."""
+        return self.is_secret and self.content is not None and others_can_read(self.path)
+
+
+def others_can_read(path: Path) -> bool:
+    """Whether anybody but its owner may read, write or run a file; False where there is none."""
+    try:
+        return bool(stat.S_IMODE(path.stat().st_mode) & NOT_OWNER)
+    except OSError:
+        return False
 
 
 class Plan(NamedTuple):
@@ -100,20 +115,20 @@ class Carried(NamedTuple):
 def carry_out(plan: Plan) -> Carried:
     """Write what is not yet as it should be, each file whole or not at all; undo all of it where one fails.
 
-    A user's file is copied beside itself before it changes. Raises HostError, and whatever interrupts, with every file
-    as it was.
+    A user's file is copied beside itself before it changes, for its owner only. Raises HostError, and whatever
+    interrupts, with every file as it was.
     """
     before: list[tuple[Change, bytes | None, int | None]] = []
     backups: list[Path] = []
     try:
         for change in plan.changes:
             held = change.before()
-            if held == change.content:
+            if held == change.content and not change.is_open():
                 continue
-            if held is not None and not change.is_ours:
+            if held is not None and not change.is_ours and held != change.content:
                 backups.append(_back_up(change.path, held))
             before.append((change, held, _mode(change.path)))
-            _put(change.path, change.content, is_ours=change.is_ours)
+            _put(change.path, change.content, is_ours=change.is_ours, mode=OURS if change.is_secret else None)
     except BaseException as error:
         for change, held, mode in reversed(before):
             with suppress(OSError):
@@ -138,7 +153,7 @@ def _back_up(path: Path, held: bytes) -> Path:
     for number in range(1_000):
         copy = path.with_name(f"{path.name}.jev-backup-{stamp}" + (f"-{number}" if number else ""))
         if not copy.exists():
-            _write(copy, held, _mode(path) or OURS)
+            _write(copy, held, (_mode(path) or OURS) & ~NOT_OWNER)  # may hold a secret that the file held before
             return copy
     raise HostError(f"{path}: a thousand backups of one second lie beside it")
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jev_engine.errors import HostError
-from jev_engine.hosts import Change, Plan, carry_out
+from jev_engine.hosts import Change, HostIntegration, Plan, carry_out
+from jev_engine.serve.places import places, read_token
+from jev_engine_adapters.anthropic.install import integration as gateway
+from jev_engine_adapters.claude_code.install import integration as claude_code
 
 
 @pytest.fixture
@@ -86,3 +92,94 @@ def test_a_link_stays_a_link(theirs: Path, tmp_path: Path) -> None:
 
     assert link.is_symlink()
     assert theirs.read_bytes() == b"changed"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """Whatever a program makes here, others may read, unless it says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_secret_in_a_file_of_the_user_is_written_for_its_owner_only(theirs: Path, tmp_path: Path) -> None:
+    new = tmp_path / "settings.json"
+    carry_out(plan_of(Change(new, b"token", "why", is_secret=True), Change(theirs, b"token", "why", is_secret=True)))
+
+    assert (mode(new), mode(theirs)) == (0o600, 0o600)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_secret_that_others_can_read_is_tightened_even_where_nothing_else_changes(theirs: Path) -> None:
+    change = Change(theirs, theirs.read_bytes(), "why", is_secret=True)
+    assert not change.is_done()
+
+    carried = carry_out(plan_of(change))
+
+    assert mode(theirs) == 0o600
+    assert carried == ([theirs], [])
+    assert change.is_done()
+    assert carry_out(plan_of(change)) == ([], [])
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_a_backup_is_for_the_owner_only_because_the_file_may_have_held_a_secret(theirs: Path) -> None:
+    theirs.chmod(0o644)
+    carried = carry_out(plan_of(Change(theirs, b"without the token", "why")))
+
+    assert [mode(path) for path in carried.backups] == [0o600]
+    assert mode(theirs) == 0o644
+
+
+def test_a_secret_behind_a_link_is_tightened_where_it_lies(theirs: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.yaml"
+    link.symlink_to(theirs)
+    carry_out(plan_of(Change(link, theirs.read_bytes(), "why", is_secret=True)))
+
+    assert link.is_symlink()
+    assert mode(theirs) == 0o600
+
+
+def test_where_a_change_fails_a_file_that_was_tightened_gets_its_mode_back(theirs: Path) -> None:
+    secret = Change(theirs, theirs.read_bytes(), "why", is_secret=True)
+
+    with pytest.raises(HostError):
+        carry_out(plan_of(secret, Change(theirs / "below/file", b"x", "why")))
+
+    assert mode(theirs) == 0o640
+
+
+@pytest.mark.usefixtures("open_umask")
+@pytest.mark.parametrize("held", [None, "{}", '{"env": {"A": "1"}}'])
+@pytest.mark.parametrize(
+    ("host", "option", "kind"), [(gateway, "agent", "claude-code"), (claude_code, "hooks", "http")]
+)
+def test_no_host_leaves_the_token_where_others_can_read_it(
+    host: HostIntegration, option: str, kind: str, held: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"JEV_ENGINE_RUNTIME": "run", "JEV_ENGINE_CONFIG": "none.toml", "XDG_DATA_HOME": "data"}.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    path = tmp_path / "claude" / "settings.json"
+    path.parent.mkdir()
+    if held is not None:
+        path.write_text(held)
+    options = {"config": str(path.parent), option: kind}
+    if host is claude_code:
+        options |= {"command": sys.executable, "claude": str(tmp_path / "none")}
+
+    carry_out(host.setup(options))
+    token = read_token(places()).encode()
+    path.chmod(0o644)  # as an earlier version has left it
+    loose = [finding for finding in host.doctor(options) if "others can read" in finding.text]
+    carry_out(host.setup(options))
+
+    holders = [each for each in tmp_path.rglob("*") if each.is_file() and token in each.read_bytes()]
+    assert path in holders
+    assert [each for each in holders if mode(each) & 0o077] == []
+    assert [finding.state for finding in loose] == ["bad"]
+    assert not [finding for finding in host.doctor(options) if "others can read" in finding.text]

@@ -146,7 +146,13 @@ def _to_json(plan: Plan, due: Sequence[Change], carried: Carried, *, is_written:
     return {
         "is_written": is_written,
         "changes": [
-            {"path": str(each.path), "why": each.why, "is_removal": each.content is None, "is_ours": each.is_ours}
+            {
+                "path": str(each.path),
+                "why": each.why,
+                "is_removal": each.content is None,
+                "is_ours": each.is_ours,
+                "is_secret": each.is_secret,
+            }
             for each in due
         ],
         "backups": [str(path) for path in carried.backups],
@@ -181,9 +187,11 @@ def _show_diff(change: Change) -> None:
 
     click.echo(f"{_verb(change)} {plain(str(change.path))}  ({plain(change.why)})")
     before, after = (
-        (text or b"").decode("utf-8", "replace").splitlines() for text in (change.before(), change.content)
+        text.decode("utf-8", "replace").split("\n") if text else [] for text in (change.before(), change.content)
     )
     lines = list(unified_diff(before, after, lineterm="", n=1))[2:]
+    if change.is_open():
+        click.echo("    holds a secret: readable by its owner only from now on")
     for line in lines[:MOST_DIFF_LINES]:
         click.echo(f"    {plain(line)}")
     if len(lines) > MOST_DIFF_LINES:

@@ -54,6 +54,11 @@ def write(home, held):
     return path
 
 
+def read(path):
+    """The settings as they are."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def test_it_is_a_host_integration():
     """As the frame wants it."""
     assert isinstance(integration, HostIntegration)
@@ -113,9 +118,7 @@ def test_setting_up_and_removing_leaves_the_settings_as_they_were(home, hooks):
 
     carry_out(integration.remove({}))
 
-    left = json.loads(path.read_text(encoding="utf-8"))
-    left.setdefault("env", {}).setdefault("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "80")
-    assert left == MINE
+    assert read(path) == MINE
     assert not list(plugin_folder().rglob("*.ts"))
 
 
@@ -152,9 +155,10 @@ def test_an_old_version_gets_hooks_only(home):
 
     plan = integration.setup(options(home, version="2.0.64", hooks="command"))
 
-    assert [change.path for change in plan.changes] == [path]
+    assert [change.path for change in plan.changes if not change.is_ours] == [path]
+    assert not [change for change in plan.changes if change.path.suffix == ".ts"]
     assert "gateway" in plan.notes[0]
-    assert "enabledPlugins" not in json.loads(plan.changes[0].content)
+    assert "enabledPlugins" not in json.loads(plan.changes[-1].content)
 
 
 def test_a_version_behind_a_flag_gets_the_flag(home):
@@ -174,7 +178,17 @@ def test_settings_that_cannot_be_read_stay_as_they_are(home, held):
     assert path.read_text(encoding="utf-8") == held
 
 
-@pytest.mark.parametrize("odd", [{"percent": "x"}, {"percent": "99"}, {"hooks": "pigeons"}, {"command": "/no/such"}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"percent": "x"},
+        {"percent": "99"},
+        {"percent": "\u00b2"},
+        {"headless": "maybe"},
+        {"hooks": "pigeons"},
+        {"command": "/no/such"},
+    ],
+)
 def test_options_that_make_no_sense_are_refused(home, odd):
     """Before anything is written."""
     with pytest.raises(HostError):
@@ -185,7 +199,7 @@ def test_doctor_names_what_is_wrong(home):
     """And then finds nothing."""
     write(home, {**MINE, "disableAllHooks": True})
     before = {finding.text for finding in integration.doctor(options(home))}
-    given = options(home, command=program(home, "engine", '{"socket": "/s", "pid": 1, "port": 2}'))
+    given = options(home, command=program(home, "engine", '{"running": true, "socket": "/s", "pid": 1, "port": 2}'))
     write(home, MINE)
     carry_out(integration.setup(given))
 

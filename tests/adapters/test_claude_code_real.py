@@ -30,7 +30,7 @@ def real(request, shared):
     path = shared / "sessions" / "claude-code" / f"{request.param}.jsonl"
     if not path.is_file():
         pytest.skip(f"NOT CHECKED AGAINST A REAL SESSION: {path} is missing")
-    return request.param, [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return request.param, [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 def plain_units(rows):

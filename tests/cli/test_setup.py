@@ -101,3 +101,34 @@ def test_an_unknown_host_is_answered_with_those_there_are() -> None:
 
     assert shown.exit_code == 2
     assert "claude-code, gateway, hermes" in shown.output
+
+
+class Safe(Lamp):
+    """A lamp whose settings hold a secret."""
+
+    def setup(self, options: Mapping[str, str]) -> Plan:
+        return Plan([Change(Path(options["home"]) / "lamp.cfg", b"a = 1\n", "the token", is_secret=True)], [])
+
+
+def test_a_file_that_is_only_tightened_is_shown_and_done_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plugins, "load_entry_points", lambda self: self.hosts.update(lamp=Safe()))
+    (home / "lamp.cfg").chmod(0o644)
+
+    dry = run(home, "setup", "--dry-run")
+    told = json.loads(run(home, "setup", "--json", "--yes").output)
+    again = run(home, "setup", "--yes")
+
+    assert "readable by its owner only" in dry.output
+    assert [change["is_secret"] for change in told["changes"]] == [True]
+    assert (home / "lamp.cfg").stat().st_mode & 0o077 == 0
+    assert "set up already" in again.output
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0c", "\x1d"])
+def test_a_line_is_shown_as_one_whatever_signs_are_in_it(sign: str, home: Path) -> None:
+    (home / "lamp.cfg").write_text(f"note = before{sign}after\n", encoding="utf-8")
+
+    shown = run(home, "setup", "--dry-run").output
+
+    escape = sign.encode("unicode_escape").decode()
+    assert f"-note = before{escape}after" in shown

@@ -195,7 +195,7 @@ class Lab:
         """A session's rows."""
         path = self.transcript(session)
         assert path is not None
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
     def engine(self, *argv: str, stdin: str = "") -> str:
         """`jev-engine …` of this lab; what it wrote."""

@@ -69,15 +69,15 @@ class MessagesApi:
     """Listens on loopback while the block lasts.
 
     `input_tokens` is what every answer reports as used, or a function of the request; without it, a quarter of the
-    body's length. `status` may give a request another status than 200, `pause_seconds` lies between the events of a
-    stream, `thinks` puts a signed thinking block before every answer.
+    body's length. `status` may give a request another status than 200, and the provider's words with it.
+    `pause_seconds` lies between the events of a stream, `thinks` puts a signed thinking block before every answer.
     """
 
     def __init__(
         self,
         *,
         input_tokens: int | Callable[[Any], int] | None = None,
-        status: Callable[[Received], int] | None = None,
+        status: Callable[[Received], int | tuple[int, str]] | None = None,
         pause_seconds: float = 0.0,
         thinks: bool = True,
     ) -> None:
@@ -226,6 +226,11 @@ def _events(message: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "message_stop", {}
 
 
+def _raw(value: Any) -> bytes:
+    """JSON as providers write it: every character as it is, half a surrogate pair, which cannot be, as an escape."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
 def _handler(api: MessagesApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -248,16 +253,17 @@ def _handler(api: MessagesApi) -> type[BaseHTTPRequestHandler]:
             if path not in ("/v1/messages", "/v1/messages/count_tokens"):
                 self._send(404, b"{}")
                 return
-            status = 200 if api.status is None else api.status(received)
+            given = 200 if api.status is None else api.status(received)
+            status, words = given if isinstance(given, tuple) else (given, f"scripted {given}")
             if status != 200:
-                error = {"type": "error", "error": {"type": "api_error", "message": f"scripted {status}"}}
+                error = {"type": "error", "error": {"type": "api_error", "message": words}}
                 self._send(status, json.dumps(error).encode())
             elif path.endswith("count_tokens"):
                 self._send(200, json.dumps({"input_tokens": api.used(received.json(), received.body)}).encode())
             elif received.json().get("stream"):
                 self._stream(api.answer(received, number))
             else:
-                self._send(200, json.dumps(api.answer(received, number)).encode())
+                self._send(200, _raw(api.answer(received, number)))
 
         def _take(self) -> tuple[Received, int]:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -280,7 +286,7 @@ def _handler(api: MessagesApi) -> type[BaseHTTPRequestHandler]:
             self.send_header("transfer-encoding", "chunked")
             self.end_headers()
             for name, data in _events(message):
-                event = f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
+                event = b"event: %s\ndata: %s\n\n" % (name.encode(), _raw({"type": name, **data}))
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
                 self.wfile.flush()
                 if api.pause_seconds:

@@ -106,3 +106,35 @@ def test_it_compacts_by_itself_when_the_chosen_share_is_in_use(lab):
     assert boundaries(lab) == 1, terminal.shown[-2_000:]
     assert lab.api.summaries == []
     assert "messages kept" in terminal.shown.replace("\r", "").replace("\n", " ")
+
+
+def test_where_nothing_may_go_it_asks_once_and_again_after_growth_without_a_word(lab):
+    """A conversation of words only: whoever typed them hears nothing of passes that they did not ask for."""
+    log = lab.home / "debug.log"
+    terminal = Terminal(lab, "--debug-file", str(log))
+
+    def asked():
+        """How often the engine was asked whether something may go, by its own account."""
+        return log.read_text(encoding="utf-8").count("left as it is") if log.exists() else 0
+
+    def say(word, used, until):
+        """One turn, and what it led to."""
+        lab.api.input_tokens = used
+        turns, ends = len(lab.api.turns), time.monotonic() + PATIENCE_SECONDS
+        terminal.type(f"SCRIPT: text {word}")
+        while (len(lab.api.turns) == turns or asked() < until) and time.monotonic() < ends:
+            terminal.wait_for("", seconds=0.3)
+        terminal.wait_for("", seconds=1.5)
+        return asked()
+
+    try:
+        terminal.wait_for("for agents", seconds=15)
+        found = [say("Onewise", 700_000, 1), say("Twowise", 705_000, 1), say("Threewise", 740_000, 1)]
+        found.append(say("Fourwise", 760_000, 2))
+    finally:
+        terminal.close()
+
+    assert found == [1, 1, 1, 2]
+    assert boundaries(lab) == 0
+    assert lab.api.summaries == []
+    assert "messages kept" not in terminal.shown.replace("\r", "").replace("\n", " ")

@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["companions", "find_companions", "session_file", "sessions_beside"]
+__all__ = ["companions", "find_companions", "newest_first", "session_file", "sessions_beside"]
 
 NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}\Z")
 MARK = b'"sourceToolUseID"'
@@ -29,21 +30,30 @@ def session_file(session: str, *, agent: str | None = None, folder: str | None =
     if not NAME.match(session) or (agent and not NAME.match(agent)):
         return None
     pattern = f"*/{session}/subagents/agent-{agent}.jsonl" if agent else f"*/{session}.jsonl"
-    found = _newest(_projects(folder).glob(pattern))
+    found = newest_first(_projects(folder).glob(pattern))
     return found[0] if found else None
 
 
 def sessions_beside(cwd: str, *, folder: str | None = None) -> list[Path]:
     """Files of the sessions of the project in a folder, the newest first."""
-    return _newest((_projects(folder) / re.sub(r"[^A-Za-z0-9]", "-", cwd)).glob("*.jsonl"))[:MOST_FILES_BESIDE]
+    return newest_first((_projects(folder) / re.sub(r"[^A-Za-z0-9]", "-", cwd)).glob("*.jsonl"))[:MOST_FILES_BESIDE]
 
 
 def _projects(folder: str | None) -> Path:
     return Path(folder or os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
 
 
-def _newest(files: Iterable[Path]) -> list[Path]:
-    return sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)
+def newest_first(files: Iterable[Path]) -> list[Path]:
+    """Files, the last changed first; what is no file, or is gone by now, is left out."""
+    times: list[tuple[float, Path]] = []
+    for path in files:
+        try:
+            found = path.stat()
+        except OSError:  # a link that leads nowhere, or a session that was deleted a moment ago
+            continue
+        if stat.S_ISREG(found.st_mode):
+            times.append((found.st_mtime, path))
+    return [path for _, path in sorted(times, reverse=True)]
 
 
 def find_companions(files: Iterable[Path], ids: Iterable[str]) -> dict[str, tuple[str, int]]:

@@ -33,16 +33,26 @@ def before_last_compaction(rows: Sequence[Any], session: str) -> list[Any]:
 
 
 def write_session(file: Path) -> Path:
-    """A new session file beside `file`, as it was before its last compaction; raises TranscriptError or OSError."""
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    """A new session file beside `file`, as it was before its last compaction.
+
+    Raises TranscriptError, ValueError for a row that is no JSON, or OSError; then nothing was written.
+    """
+    # Not splitlines(): it also splits at signs, such as U+2028, that stand in JSON as they are.
+    lines = file.read_text(encoding="utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line.strip()]
     session = str(uuid.uuid4())
     target = file.with_name(f"{session}.jsonl")
-    lines = [
-        json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in before_last_compaction(rows, session)
-    ]
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as made:
-        made.write("\n".join(lines) + "\n")
+    text = b"".join(_line(row) + b"\n" for row in before_last_compaction(rows, session))
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as made:
+        made.write(text)
     return target
+
+
+def _line(row: Any) -> bytes:
+    try:
+        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half a surrogate pair has no UTF-8; as an escape it comes back as it was
+        return json.dumps(row, separators=(",", ":")).encode()
 
 
 def main() -> int:

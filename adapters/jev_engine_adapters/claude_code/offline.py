@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jev_engine.reasoning import binds_reasoning
+from jev_engine_adapters.claude_code.companions import newest_first
 from jev_engine_adapters.claude_code.thinking import THINKING, first_edited, is_thinking_only, thinking_behind
 
 __all__ = ["NewSession", "latest_session", "new_session"]
@@ -96,5 +97,5 @@ def latest_session(folder: Path) -> Path | None:
     home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     kept = home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(folder))
     # Files of subagents begin with `agent-` and are no session of a person.
-    found = [path for path in kept.glob("*.jsonl") if not path.name.startswith("agent-")]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    found = newest_first(path for path in kept.glob("*.jsonl") if not path.name.startswith("agent-"))
+    return found[0] if found else None

@@ -16,14 +16,16 @@ from jev_engine.serve import places
 from jev_engine.serve.process import default_port
 
 __all__ = [
-    "FLAG_VARIABLE", "PERCENT_VARIABLE", "dump", "findings", "hook_port", "plugin_options", "read",
-    "with_environment", "with_hooks", "with_plugin", "without_ours",
+    "FLAG_VARIABLE", "PERCENT_VARIABLE", "dump", "findings", "hook_kind", "hook_port", "note_of", "plugin_entry",
+    "plugin_options", "read", "variable", "with_environment", "with_hooks", "with_plugin", "without_ours", "wrote",
 ]  # fmt: skip
 
 PLUGIN = "jev-engine@jev-engine"
 MARKET = "jev-engine"
 FLAG_VARIABLE = "CLAUDE_CODE_ENABLE_FUNCTION_HOOKS"
 PERCENT_VARIABLE = "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"
+VARIABLES = (FLAG_VARIABLE, PERCENT_VARIABLE)
+ENTRIES = {"extraKnownMarketplaces": (MARKET,), "enabledPlugins": (PLUGIN,), "pluginConfigs": (PLUGIN,)}
 RELAY = Path(places.__file__).with_name("relay.py")
 HEARD = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact", "PostCompact", "SessionStart", "SessionEnd")
 """Events that say something about calls, compactions and sessions."""
@@ -32,6 +34,8 @@ STARTS = ("SessionStart", "PreCompact")
 NOT_OVER_HTTP = ("SessionStart", "SessionEnd")
 """Claude Code sends no HTTP for the first, and may be gone before the answer to the second."""
 HOOK_SECONDS = 5
+OUR_FOLDER_NAME = "claude-code"
+"""The marketplace we write is a folder of this name; one of the same name from elsewhere is the user's own."""
 OUR_URL = re.compile(r"http://127\.0\.0\.1:\d+/hooks\Z")
 
 
@@ -49,18 +53,32 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def dump(settings: Mapping[str, Any]) -> bytes:
-    """As Claude Code writes it."""
-    return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
+    """As Claude Code writes it; half a surrogate pair, which has no UTF-8, makes all of it ASCII."""
+    try:
+        return (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(settings, indent=2) + "\n").encode()
+
+
+def plugin_entry(held: Mapping[str, Any]) -> dict[str, Any]:
+    """All that stands there for the plugin."""
+    return dict(_part(_part(held, "pluginConfigs"), PLUGIN))
 
 
 def plugin_options(held: Mapping[str, Any]) -> dict[str, Any]:
     """What the user has set for the plugin."""
-    entry = _part(_part(held, "pluginConfigs"), PLUGIN)
-    return dict(_part(entry, "options"))
+    return dict(_part(plugin_entry(held), "options"))
 
 
-def with_plugin(held: Mapping[str, Any], folder: Path, options: Mapping[str, Any], *, flag: bool) -> dict[str, Any]:
-    """The settings with the plugin enabled, and its options.
+def with_plugin(
+    held: Mapping[str, Any],
+    folder: Path,
+    options: Mapping[str, Any],
+    *,
+    flag: bool,
+    entry: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The settings with the plugin enabled, and its options; `entry` is what its entry held beside them.
 
     Its two tools need no permission: the plugin answers a call before anybody is asked.
     """
@@ -69,9 +87,14 @@ def with_plugin(held: Mapping[str, Any], folder: Path, options: Mapping[str, Any
         **held,
         "extraKnownMarketplaces": {**_part(held, "extraKnownMarketplaces"), MARKET: source},
         "enabledPlugins": {**_part(held, "enabledPlugins"), PLUGIN: True},
-        "pluginConfigs": {**_part(held, "pluginConfigs"), PLUGIN: {"options": dict(options)}},
+        "pluginConfigs": {**_part(held, "pluginConfigs"), PLUGIN: {**(entry or {}), "options": dict(options)}},
     }
     return with_environment(made, FLAG_VARIABLE, "1") if flag else made
+
+
+def variable(held: Mapping[str, Any], name: str) -> Any:
+    """What Claude Code sets a variable to; None where the settings do not name it."""
+    return _part(held, "env").get(name)
 
 
 def with_environment(held: Mapping[str, Any], name: str, value: str) -> dict[str, Any]:
@@ -123,29 +146,72 @@ def hook_port(held: Mapping[str, Any]) -> int | None:
     return int(urls[0].split(":")[2].split("/")[0]) if urls else None
 
 
-def without_ours(held: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without anything of ours; parts that are then empty go, if only we can have made them.
+def hook_kind(held: Mapping[str, Any]) -> str | None:
+    """How our hooks in the settings reach the process: command or http; None where there are none."""
+    kinds = {str(hook.get("type")) for hook in _our_hooks(held)}
+    return None if not kinds else "http" if "http" in kinds else "command"
 
-    Variables are ours only where our plugin is set up: its user may have set the same ones before.
+
+def note_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What a set-up wrote, and what stood in its place before: enough for `without_ours` to put it back.
+
+    `before` are the settings without ours. A variable that had our value already is the user's own.
+    """
+    was, now = _part(before, "env"), _part(after, "env")
+    written = {name: now[name] for name in VARIABLES if name in now and now[name] != was.get(name)}
+    replaced = {
+        part: {key: held[key] for key in keys if key in held}
+        for part, keys in (*ENTRIES.items(), ("env", tuple(written)))
+        if (held := _part(before, part))
+    }
+    return {
+        "variables": written,
+        "plugin": _is_our_market(after, otherwise=False),
+        "before": {part: kept for part, kept in replaced.items() if kept},
+    }
+
+
+def wrote(held: Mapping[str, Any], note: Mapping[str, Any] | None, name: str) -> bool:
+    """Whether a variable stands as an earlier set-up wrote it: then it is ours."""
+    value = variable(held, name)
+    return value is not None and _part(note or {}, "variables").get(name) == value
+
+
+def without_ours(held: Mapping[str, Any], note: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The settings as they would be without us; parts that are then empty go, if only we can have made them.
+
+    `note` is what an earlier set-up wrote: without it a variable, or a marketplace from elsewhere, is the user's own.
     """
     left = dict(held)
-    variables = (FLAG_VARIABLE, PERCENT_VARIABLE) if PLUGIN in _part(held, "pluginConfigs") else ()
-    for name, keys in (
-        ("extraKnownMarketplaces", (MARKET,)),
-        ("enabledPlugins", (PLUGIN,)),
-        ("pluginConfigs", (PLUGIN,)),
-        ("env", variables),
-    ):
-        _keep(left, name, {key: value for key, value in _part(held, name).items() if key not in keys})
+    before = _part(note or {}, "before")
+    ours: dict[str, tuple[str, ...]] = {"env": tuple(name for name in VARIABLES if wrote(held, note, name))}
+    if _is_our_market(held, otherwise=bool((note or {}).get("plugin"))):
+        ours |= ENTRIES
+    for name, keys in ours.items():
+        part, was = _part(held, name), _part(before, name)
+        back = {key: was[key] for key in keys if key in was}
+        kept = {key: back.get(key, value) for key, value in part.items() if key not in keys or key in back}
+        if isinstance(held.get(name), dict) or back:
+            _keep(left, name, {**kept, **back})
     hooks = {}
     for event, groups in _part(held, "hooks").items():
-        kept = [_without_hooks(group) for group in groups] if isinstance(groups, list) else groups
-        if not isinstance(kept, list):
-            hooks[event] = kept
-        elif any(group is not None for group in kept) or not groups:
-            hooks[event] = [group for group in kept if group is not None]
-    _keep(left, "hooks", hooks)
+        kept_groups = [_without_hooks(group) for group in groups] if isinstance(groups, list) else groups
+        if not isinstance(kept_groups, list):
+            hooks[event] = kept_groups
+        elif any(group is not None for group in kept_groups) or not groups:
+            hooks[event] = [group for group in kept_groups if group is not None]
+    if isinstance(held.get("hooks"), dict):
+        _keep(left, "hooks", hooks)
     return left
+
+
+def _is_our_market(held: Mapping[str, Any], *, otherwise: bool) -> bool:
+    """Whether the plugin comes from a folder that we made."""
+    markets = _part(held, "extraKnownMarketplaces")
+    if MARKET not in markets:
+        return otherwise
+    source = _part(_part(markets, MARKET), "source")
+    return source.get("source") == "directory" and Path(str(source.get("path"))).name == OUR_FOLDER_NAME
 
 
 def _without_hooks(group: Any) -> Any:

@@ -18,6 +18,7 @@ export type Answer = {
   rows?: number
   toast: string
   log: string[]
+  stats?: { outcome?: string }
 }
 
 // A result that holds more than its text: an image, a document, a list of such.

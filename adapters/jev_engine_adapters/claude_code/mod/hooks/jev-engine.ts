@@ -1,5 +1,5 @@
 // Hands a compaction to jev-engine, a program of this machine, and builds what it answers. Whatever goes wrong, the
-// built-in summary does its work as if this plugin were not there.
+// built-in summary does its work as if this plugin were not there; a compaction that this plugin began is left out.
 import type { EngineInterface, Register } from 'claude-code'
 import { type Answer, build, slim } from './build'
 import { type Link, lastLine, linkOf, number, reasonOf, text } from './link'
@@ -12,6 +12,8 @@ const SEARCH = 'mcp__jev-engine__search'
 const LARGEST_REQUEST = 4_000_000
 const START_MS = 20_000
 const TOAST_MS = 15_000
+// After a compaction of its own that came to nothing, the next is tried when so much more of the window is in use.
+const GROWTH_PERCENT = 5
 
 function say($: $, toast: string, log: readonly string[]): void {
   $.ui.toast(toast, { timeoutMs: TOAST_MS })
@@ -126,11 +128,13 @@ export const register: Register = (on, options) => {
   const link = linkOf(options)
   const atPercent = number(options, 'compactAtPercent', 60)
   let isCompacting = false
-  let isRefused = false
+  let isOfUse = false
+  let quietAt: number | undefined
 
   on('session.compact', async ($, e, next) => {
     // What is computed ahead may never be used: decisions are made when they count.
     if (e.trigger === 'precompute') return { skip: 'jev-engine decides when it counts' }
+    const isOwn = e.trigger === 'plugin'
     let given: object | undefined
     try {
       const { context } = await $.session.usage()
@@ -142,31 +146,42 @@ export const register: Register = (on, options) => {
       })
       const answer = (await ask($, link, 'compact', { ...given, messages: slim(e.messages) })) as Answer
       const messages = answer.steps ? build(e.messages, answer) : undefined
-      say($, answer.toast, answer.log)
+      if (isOwn && answer.act === 'summarise') throw new Error(answer.reason)
+      if (isOwn && answer.act === 'replace' && !messages) throw new Error('the engine sent no steps')
+      // Nobody asked for it: that nothing may go now is no news.
+      const isQuiet = isOwn && answer.act === 'skip' && answer.stats?.outcome !== 'failed'
+      if (isQuiet) $.ui.log(answer.toast, { to: 'debug' })
+      else say($, answer.toast, answer.log)
       if (answer.act === 'skip') return { skip: answer.reason }
       if (messages) await ask($, link, 'applied', given).catch(() => undefined)
+      isOfUse = true
       if (answer.act === 'replace' && messages) return { messages }
       return next(messages ? { ...e, messages } : e)
     } catch (error) {
-      const line = `left to the built-in summary: ${reasonOf(error)}`
+      const line = `left ${isOwn ? 'as it is' : 'to the built-in summary'}: ${reasonOf(error)}`
       say($, line, [line])
       if (given) ask($, link, 'applied', { ...given, reason: reasonOf(error) }).catch(() => undefined)
-      return next(e)
+      return isOwn ? { skip: line } : next(e)
     }
   })
 
   on('turn.complete', async ($, e, next) => {
     const done = await next(e)
-    if (atPercent <= 0 || isCompacting || isRefused || e.agentId) return done
+    if (atPercent <= 0 || isCompacting || e.agentId) return done
+    let percent = 0
     try {
-      const { context } = await $.session.usage()
-      if ((context.percent ?? 0) < atPercent) return done
+      percent = (await $.session.usage()).context.percent ?? 0
+      // What is in use now, where it has become less: growth counts from there.
+      if (quietAt !== undefined) quietAt = percent < atPercent ? undefined : Math.min(quietAt, percent)
+      if (percent < atPercent || (quietAt !== undefined && percent < quietAt + GROWTH_PERCENT)) return done
       isCompacting = true
+      isOfUse = false
       await $.session.compact()
+      quietAt = isOfUse ? undefined : percent
     } catch (error) {
-      // A headless session compacts at its own threshold only; asking again would be refused again.
-      isRefused = true
-      $.ui.log(`no compaction by itself in this session: ${reasonOf(error)}`, { to: 'debug' })
+      // A headless session compacts at its own threshold only; anything else may pass.
+      quietAt = percent
+      $.ui.log(`no compaction by itself now: ${reasonOf(error)}`, { to: 'debug' })
     } finally {
       isCompacting = false
     }
@@ -174,6 +189,7 @@ export const register: Register = (on, options) => {
   })
 
   on('session.start', async ($, e, next) => {
+    quietAt = undefined
     const expand = $.tool.register({
       name: 'expand',
       description:

@@ -24,19 +24,22 @@ const REPLACE = {
   log: ['decisions: t1'],
 }
 
-type World = { answers: Record<string, unknown>; asked: [string, any][]; lines: string[]; toasts: string[]; compacted: number }
+type World = { answers: Record<string, unknown>; asked: [string, any][]; lines: string[]; debug: string[]; toasts: string[]; compacted: number; percent: number }
 
 const worldOf = (on: any, answers: Record<string, unknown>, percent = 10): World => {
-  const world: World = { answers, asked: [], lines: [], toasts: [], compacted: 0 }
+  const world: World = { answers, asked: [], lines: [], debug: [], toasts: [], compacted: 0, percent }
   mock.clock(on)
   mock.env(on, {})
   on('session.id', () => ({ value: 'session-1' }))
   on('session.cwd', () => ({ value: '/work' }))
   on('session.messages', () => ({ value: MARKED }))
-  on('session.usage', () => ({ value: { startedAt: 0, context: { window: 200_000, tokens: 2_000 * percent, percent }, rateLimits: [] } }))
+  on('session.usage', () => {
+    const context = { window: 200_000, tokens: 2_000 * world.percent, percent: world.percent }
+    return { value: { startedAt: 0, context, rateLimits: [] } }
+  })
   on('settings.read', () => ({ value: {} }))
   on('ui.log', ($: unknown, e: any) => {
-    world.lines.push(e.text)
+    ;(e.to === 'debug' ? world.debug : world.lines).push(e.text)
     return { value: undefined }
   })
   on('ui.toast', ($: unknown, e: any) => {
@@ -104,6 +107,56 @@ describe('session.compact', () => {
     expect(done.messages?.[2]?.toolResults?.[0]?.text).toBe('x')
   })
 
+  const LEFT = { v: 1, act: 'skip', reason: 'nothing may go', steps: null, toast: 'left as it is', log: ['left as it is', 'decisions: none'] }
+
+  test('that nothing may go is said to who asked', async ($, on) => {
+    const world = worldOf(on, { start: true, compact: LEFT })
+
+    const done = await $.session.compact({ trigger: 'manual', messages: MESSAGES })
+
+    expect(done.skip).toBe('nothing may go')
+    expect(world.toasts).toEqual(['left as it is'])
+    expect(world.lines).toContain('decisions: none')
+  })
+
+  test('where nobody asked it is said to the debug log only', async ($, on) => {
+    const world = worldOf(on, { start: true, compact: { ...LEFT, stats: { outcome: 'not_due' } } })
+
+    const done = await $.session.compact({ trigger: 'plugin', messages: MESSAGES })
+
+    expect(done.skip).toBe('nothing may go')
+    expect(world.toasts).toEqual([])
+    expect(world.lines).toEqual([])
+    expect(world.debug).toEqual(['left as it is'])
+    expect(world.compacted).toBe(0)
+  })
+
+  test('that the judge failed is said in any case', async ($, on) => {
+    const world = worldOf(on, { start: true, compact: { ...LEFT, stats: { outcome: 'failed' } } })
+
+    await $.session.compact({ trigger: 'plugin', messages: MESSAGES })
+
+    expect(world.toasts).toEqual(['left as it is'])
+  })
+
+  const FAULTS = {
+    'no engine': {},
+    'an engine that fails': { start: true, compact: { ...LEFT, act: 'summarise', reason: 'StoreError' }, applied: {} },
+    'an answer without steps': { start: true, compact: { ...REPLACE, steps: null }, applied: {} },
+    'an answer that loses a row': { start: true, compact: { ...REPLACE, steps: [{ keep: 0 }] }, applied: {} },
+  }
+  for (const [name, answers] of Object.entries(FAULTS)) {
+    test(`${name} leaves a compaction that nobody asked for out, with the reason`, async ($, on) => {
+      const world = worldOf(on, answers)
+
+      const done = await $.session.compact({ trigger: 'plugin', messages: MESSAGES })
+
+      expect(world.compacted).toBe(0)
+      expect(done.skip).toContain('left as it is: ')
+      expect(world.toasts).toEqual([done.skip])
+    })
+  }
+
   test('nothing is computed ahead', async ($, on) => {
     const world = worldOf(on, { start: true, compact: REPLACE })
 
@@ -134,6 +187,54 @@ describe('turn.complete', () => {
     await $.turn.complete(TURN)
 
     expect(world.asked).toEqual([])
+  })
+})
+
+describe('after a compaction of its own that came to nothing', () => {
+  const TURN = { answer: 'ok', durationMs: 1, tools: [], usage: {} } as any
+  // The kit gives a compaction of a plugin no messages, so each one fails here and says so once.
+  const tried = async ($: any, world: World, shares: number[]) => {
+    const counts: number[] = []
+    for (const percent of shares) {
+      world.percent = percent
+      await $.turn.complete(TURN)
+      counts.push(world.toasts.length)
+    }
+    return counts
+  }
+
+  test('the next one waits for growth', async ($, on) => {
+    const world = worldOf(on, { start: true, applied: {} })
+    on('turn.complete', () => ({ text: 'ok' }))
+
+    expect(await tried($, world, [60, 60, 61, 64, 65, 65, 69, 70])).toEqual([1, 1, 1, 1, 2, 2, 2, 3])
+  })
+
+  test('growth counts from the smallest share since', async ($, on) => {
+    const world = worldOf(on, { start: true, applied: {} })
+    on('turn.complete', () => ({ text: 'ok' }))
+
+    expect(await tried($, world, [90, 70, 74, 75])).toEqual([1, 1, 1, 2])
+  })
+
+  test('a window that was emptied since begins anew', async ($, on) => {
+    const world = worldOf(on, { start: true, applied: {} })
+    on('turn.complete', () => ({ text: 'ok' }))
+
+    expect(await tried($, world, [62, 20, 60])).toEqual([1, 1, 2])
+  })
+
+  test('another session begins anew', async ($, on) => {
+    const world = worldOf(on, { start: true, applied: {} })
+    on('turn.complete', () => ({ text: 'ok' }))
+    on('session.start', ($: unknown, e: any) => ({ cwd: e.cwd }) as any)
+    on('tool.register', () => ({ value: undefined }))
+    on('command.register', () => ({ value: undefined }))
+    await tried($, world, [70])
+
+    await $.session.start({ source: 'resume', cwd: '/work' } as any)
+
+    expect(await tried($, world, [70])).toEqual([2])
   })
 })
 
