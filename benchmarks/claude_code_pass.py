@@ -45,7 +45,7 @@ def real(files: list[Path], calls: int, seed: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     made = 0
     for file in [*files[seed % len(files) :], *files, *files]:
-        for line in file.read_text(encoding="utf-8").splitlines():
+        for line in filter(None, file.read_text(encoding="utf-8").split("\n")):
             row = json.loads(line)
             if row.get("type") not in ("user", "assistant") or row.get("isSidechain") or row.get("isMeta"):
                 continue

@@ -46,7 +46,7 @@ class Line(NamedTuple):
 
 def put(lab: Lab, file: Path) -> None:
     """A session file where the CLI looks for it."""
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
     names = [row["sessionId"] for row in rows if isinstance(row, dict) and isinstance(row.get("sessionId"), str)]
     lab.session = names[-1]
     folder = lab.home / ".claude" / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(lab.project))

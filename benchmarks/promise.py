@@ -110,7 +110,7 @@ def corpus(sessions: int | None) -> Iterator[list[Any]]:
 async def check_files(counts: Counter[str]) -> None:
     """The session files of Claude Code: read and judged, as a dry run."""
     for path in sorted((SHARED / "sessions" / "claude-code").glob("*.jsonl")):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
         done = await ContextEngine().compress(rows, host="claude-code", dry_run=True, force=True)
         calls = len(claude_code.read(rows).calls)
         counts["session files"] += 1

@@ -31,7 +31,7 @@ def load(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
         return [row for row in rows if isinstance(row, dict)]
 
 

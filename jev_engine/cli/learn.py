@@ -96,7 +96,15 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in chosen:
         found += [f for ending in ENDINGS for f in path.rglob(f"*{ending}")] if path.is_dir() else [path]
-    return sorted(set(found), key=lambda path: (path.stat().st_mtime, path))
+    return sorted(set(found), key=lambda path: (_changed_at(path), path))
+
+
+def _changed_at(path: Path) -> float:
+    """When a file last changed; a link that leads nowhere, or a file that has just gone, is as old as can be."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _sort(
@@ -118,7 +126,7 @@ def _project_of(path: Path, memories: Memories, project: str | None) -> str:
     """The folder a session was recorded in, or why it is left out."""
     from jev_engine.memory import folder_of  # noqa: PLC0415
 
-    if time.time() - path.stat().st_mtime < FINISHED_SECONDS:
+    if time.time() - _changed_at(path) < FINISHED_SECONDS:
         return LEFT_OUT + "changed within the last hour"
     try:
         messages = read_session(str(path)).messages

@@ -132,6 +132,14 @@ def test_files_that_are_no_sessions_are_counted_and_left_out(home):
     assert len(memories()) == 1
 
 
+def test_a_link_that_leads_nowhere_stops_nothing(home):
+    """It is counted like any file that is no session."""
+    write_session(home / "sessions", 1)
+    (home / "sessions" / "gone.jsonl").symlink_to(home / "sessions" / "deleted.jsonl")
+
+    assert run(home / "sessions").exit_code == 0
+
+
 def test_sessions_without_a_folder_need_a_project(home):
     """Chat Completions files record none."""
     path = home / "plain.json"
