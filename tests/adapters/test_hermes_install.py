@@ -6,9 +6,10 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jev_engine.errors import HostError
@@ -98,11 +99,79 @@ def test_the_settings_go_again(case: str) -> None:
         "plugins:\n\tenabled: []\n",
         "a: 1\n---\nb: 2\n---\n",
         "plugins:\n  x: 1\nplugins:\n  y: 2\n",
+        "\ufeffplugins:\n  enabled: [a]\n",
+        "\ufeff",
+        "x: 1\n...\n",
+        "x: 1\n... # end\n",
+        "x: 1\n---\ny: 2\n",
+        "--- {x: 1}\n",
+        "? plugins\n: {}\n",
+        "{x: 1}\n",
+        "- x\n",
+        "  x: 1\n",
+        "x: 1 # one\rplugins: {}\n",
+        "x: 1 # one\u2028plugins: {}\n",
+        "!!map\nx: 1\n",
+        "a scalar\n",
     ],
 )
 def test_a_form_that_is_not_plain_is_refused_with_what_to_write(odd: str) -> None:
     with pytest.raises(HostError, match=r"(?s)write this by hand:\nplugins:\n  enabled:\n    - jev-engine\n"):
         switch_on(odd)
+
+
+# What any YAML file may hold, plain or not: put together at random, most of it is no file at all.
+PIECES = (
+    "plugins:", "context:", "  enabled:", "  - a", "    - jev-engine", "  enabled: [a, b]", "  engine: lcm", "x: 1",
+    "---", "...", "--- # one", "\ufeffx: 1", "? plugins", ": {}", "%YAML 1.1", "# mine", "", "  # mine", "plugins: {}",
+    "{x: 1}", "- x", "plugins: &a", "x: |", "x: >-", "  plugins:", "x: 'plugins:", "  context: 1'", "x: [1,", "  2]",
+    "\tx: 1", "x: 1\u2028context: 2", "x: 1\x85", "x: 1\ry: 2", "'plugins':", '"context":', "plugins: !!map", "  x: 1",
+    "... # end", "context: ~", "!!map", "plugins: null # none", "context: # which", "  disabled: [jev-engine]",
+)  # fmt: skip
+
+
+def meant(text: str) -> Any:
+    """What the host reads, by a parser that is not ours; None where it reads no settings."""
+    yaml = pytest.importorskip("yaml", reason="NOT CHECKED: no YAML parser to compare with")
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    return {} if found is None else found if isinstance(found, dict) else None
+
+
+@example(["x: 1", "..."])
+@example(["\ufeffx: 1", "plugins:", "  enabled: [a, b]"])
+@given(st.lists(st.sampled_from(PIECES), max_size=7))
+@settings(max_examples=1_500, deadline=None)
+def test_any_file_is_refused_or_means_the_same_but_for_both_settings(pieces: list[str]) -> None:
+    text = "".join(f"{piece}\n" for piece in pieces)
+    before = meant(text)
+    try:
+        made = switch_on(text)
+        back = switch_off(made)
+    except HostError:
+        return
+    if before is None:
+        return  # the host reads nothing of it either
+    after = meant(made)
+
+    assert after is not None, made
+    assert "jev-engine" in after["plugins"]["enabled"]
+    assert after["context"]["engine"] == "jev-engine"
+    assert without_ours(after) == without_ours(before)
+    assert without_ours(meant(back)) == without_ours(before)
+
+
+def without_ours(found: Any) -> Any:
+    """Settings less what `switch_on` may write."""
+    left = {key: value for key, value in found.items() if key not in ("plugins", "context")}
+    plugins, context = found.get("plugins") or {}, found.get("context") or {}
+    for name in ("enabled", "disabled"):
+        left[name] = [each for each in plugins.get(name) or [] if each != "jev-engine"]
+    left["plugins"] = {key: value for key, value in plugins.items() if key not in ("enabled", "disabled")}
+    left["context"] = {key: value for key, value in context.items() if key != "engine"}
+    return left
 
 
 NAMES = st.sampled_from(["alpha", "beta", "plugins2", "contexts", "enabled", "engine"])

@@ -17,7 +17,7 @@ from jev_engine.judges.choose import make_judge
 from jev_engine.store.limits import Limits
 from jev_engine.store.sqlite import SqliteStore
 from jev_engine.testing.server import FaultServer, Reply
-from jev_engine_adapters.hermes import compaction, engine, hooks, state, tools
+from jev_engine_adapters.hermes import compaction, engine, fields, hooks, state, tools, which
 
 READS = 6
 
@@ -160,7 +160,10 @@ def member_faults(lab: Lab) -> None:
         (engine, "for_host", _raises),
         (tools, "schemas", _raises),
         (tools, "answer", _raises),
-        (engine.HermesEngine, "_budget", _raises),
+        (fields.HostFields, "_budget", _raises),
+        (engine.HermesEngine, "_named", _raises),
+        (state.HostSession, "use", _raises),
+        (which.Words, "note", _raises),
         (state.HostSession, "taken_up", _raises),
         (hooks, "_take", _raises),
         (state.Shared, "tell", _raises),

@@ -10,6 +10,7 @@ from typing import Any
 
 from hermes_lab import TASK, Lab, assert_shortened, assert_whole, references, results, sent, texts, whole_original
 from hermes_provider import SUMMARY, Provider
+from hermes_users import gateway_commands, two_users  # noqa: F401  # scenarios too, found by their names
 
 from jev_engine_adapters.hermes import tools
 

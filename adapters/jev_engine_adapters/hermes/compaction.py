@@ -18,12 +18,12 @@ from jev_engine.errors import JevEngineError
 from jev_engine.result import CompressionResult
 from jev_engine.sizes import CostCache, measure
 from jev_engine.triggers import is_due, usable_tokens
-from jev_engine_adapters.hermes.handover import keep, load_summariser, summarise
+from jev_engine_adapters.hermes.handover import HandedOver, Summariser, keep, load_summariser, summarise
 from jev_engine_adapters.hermes.messages import adapter
-from jev_engine_adapters.hermes.state import HostSession
+from jev_engine_adapters.hermes.state import Budget, HostSession
 from jev_engine_adapters.hermes.undo import undo_last
 
-__all__ = ["DEADLINE_SECONDS", "Asked", "Done", "compact"]
+__all__ = ["DEADLINE_SECONDS", "Asked", "Done", "compact", "without_us"]
 
 logger = logging.getLogger("jev_engine.hermes")
 T = TypeVar("T")
@@ -51,6 +51,8 @@ class Asked(NamedTuple):
     is_overflow: bool = False
     """Nobody said that a pass was due: the provider refused the request, or the host has a limit of its own."""
     memory_context: str = ""
+    budget: Budget | None = None
+    """Of the agent that asks; None for that which asked last."""
     offers_tools: bool = False
     is_cancelled: Callable[[], bool] = lambda: False
 
@@ -72,6 +74,8 @@ def compact(session: HostSession, asked: Asked, *, deadline_seconds: float = DEA
     if not session.lock.acquire(timeout=deadline_seconds):
         return Done(asked.messages, "another pass of this session has not ended in time")
     try:
+        if asked.budget is not None:
+            session.use(asked.budget)
         if session.wants_undo:
             session.wants_undo = False
             return _undone(session, asked, until)
@@ -96,12 +100,12 @@ def _shortened(session: HostSession, asked: Asked, until: float) -> CompressionR
     """The pass, or the steps of a rescue; None where none went through in time."""
     if asked.is_overflow:
         return _rescued(session, asked, until)
-    engine = session.engine(offers_tools=asked.offers_tools)
+    engine = session.engine(offers_tools=asked.offers_tools, budget=asked.budget)
     done = _passed(session, asked, engine, asked.messages, until, is_forced=asked.is_forced)
     if done is not None or engine.judge is None or asked.is_cancelled():
         return done
     # A judge outside that does not end in time is not waited for again.
-    engine = session.engine(offers_tools=asked.offers_tools, is_offline=True)
+    engine = session.engine(offers_tools=asked.offers_tools, budget=asked.budget, is_offline=True)
     again = time.monotonic() + OFFLINE_SECONDS
     return _passed(session, asked, engine, asked.messages, again, is_forced=asked.is_forced)
 
@@ -112,7 +116,7 @@ def _rescued(session: HostSession, asked: Asked, until: float) -> CompressionRes
     best: CompressionResult | None = None
     freed = 0
     for step in RESCUE_STEPS:
-        engine = session.engine(offers_tools=asked.offers_tools, is_offline=True, **step)
+        engine = session.engine(offers_tools=asked.offers_tools, budget=asked.budget, is_offline=True, **step)
         done = _passed(session, asked, engine, messages, until, is_forced=True)
         if done is None:
             break
@@ -149,7 +153,7 @@ def _passed(
         done: CompressionResult = run(_watched, work, asked.is_cancelled, timeout_seconds=left)
     except TimeoutError:
         session.last_words = "the pass did not end in time; nothing was changed"
-        core.trigger.ended("failed", tokens_after=tokens or 0, now=time.monotonic())
+        session.failed(tokens)
         return None
     if done.messages is not messages:
         session.given_back(done)
@@ -200,7 +204,7 @@ def _handed_over(session: HostSession, asked: Asked, done: CompressionResult) ->
     try:
         handed = summarise(
             done.messages,
-            session.budget,
+            asked.budget or session.budget,
             summariser=summariser,
             tokens=tokens,
             focus_topic=asked.focus_topic,
@@ -262,11 +266,37 @@ def _undone(session: HostSession, asked: Asked, until: float) -> Done:
     session.is_paused = True
     left = max(1.0, until - time.monotonic())
     try:
-        messages, count = run(
+        undone = run(
             undo_last, session.core.engine.store, session.name, asked.messages, session.last, timeout_seconds=left
         )
     except (JevEngineError, TimeoutError) as error:
         session.last_words = f"the last pass could not be undone: {str(error) or 'not in time'}"
         return Done(asked.messages, session.last_words)
-    session.last_words = f"undone: {count} results are back whole; passes are off in this session"
-    return Done(messages if count else asked.messages, session.last_words)
+    session.last_words = f"undone: {undone.count} results are back whole; passes are off in this session"
+    if undone.left:
+        session.last_words += f"; {undone.left} cannot be put back here and stay out, jev_expand reads them"
+    return Done(undone.messages if undone.count else asked.messages, session.last_words)
+
+
+def without_us(session: HostSession, asked: Asked, summariser: Summariser | None) -> HandedOver | None:
+    """The host's compressor as if this plugin were not there; None where it is missing, fails, or changes nothing."""
+    handed = None
+    try:
+        handed = summarise(
+            asked.messages,
+            asked.budget or session.budget,
+            summariser=summariser,
+            tokens=asked.tokens,
+            focus_topic=asked.focus_topic,
+            memory_context=asked.memory_context,
+            may_drop=True,
+        )
+    except Exception as error:  # noqa: BLE001  # the host's summariser and its network: whatever they raise
+        logger.warning("the host's summariser failed: %s", error)
+        session.last_words = f"the host's summariser failed: {error}"
+    finally:
+        if handed is None:
+            session.failed(asked.tokens)
+        else:
+            session.trigger.ended("committed", tokens_after=asked.tokens or 0, now=time.monotonic())
+    return handed

@@ -7,22 +7,23 @@ accepts, a child of its own abstract class.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from jev_engine.audit.lifecycle import rotated
 from jev_engine.config import EngineConfig
 from jev_engine.errors import JevEngineError
 from jev_engine.triggers import Due, usable_tokens
 from jev_engine_adapters.hermes import tools
-from jev_engine_adapters.hermes.compaction import Asked, Done, compact
+from jev_engine_adapters.hermes.compaction import Asked, Done, compact, without_us
+from jev_engine_adapters.hermes.fields import HostFields, count
 from jev_engine_adapters.hermes.guard import never_raises
-from jev_engine_adapters.hermes.handover import FLAGS, load_summariser, summarise
+from jev_engine_adapters.hermes.handover import FLAGS, load_summariser
 from jev_engine_adapters.hermes.messages import adapter, for_host
 from jev_engine_adapters.hermes.newer import NewerMembers
-from jev_engine_adapters.hermes.state import Budget, HostSession, Shared, here, shared
+from jev_engine_adapters.hermes.state import Budget, HostSession, Shared, shared
+from jev_engine_adapters.hermes.which import here
 
 __all__ = ["NAME", "HermesEngine", "engine_class"]
 
@@ -30,6 +31,7 @@ NAME = "jev-engine"
 logger = logging.getLogger("jev_engine.hermes")
 
 NOT_TAKEN_UP = "the host did not take it up"
+NOT_KNOWN = "the host has not told which session this is"
 # So few messages hold nothing that a person could want to have shortened.
 FEWEST_MESSAGES = 4
 
@@ -38,37 +40,8 @@ def _same_list(_: Any, messages: Any = None, *__: Any, **___: Any) -> Any:
     return messages
 
 
-class HermesEngine(NewerMembers):
+class HermesEngine(HostFields, NewerMembers):
     """What one agent of the host holds. Everything that has to last is in `Shared`, by the host's session id."""
-
-    # The host reads these, and writes most of them.
-    last_prompt_tokens = last_completion_tokens = last_total_tokens = last_real_prompt_tokens = 0
-    last_compression_rough_tokens = threshold_tokens = context_length = 0
-    threshold_percent = 0.5
-    protect_first_n, protect_last_n = 1, 3
-    compression_count = 0
-    """Times the host's summariser took over: the host warns of lost accuracy from two on, which only then is true."""
-    model = base_url = provider = api_mode = ""
-    api_key: Any = ""
-    max_tokens: int | None = None
-    awaiting_real_usage_after_compression = False
-    emit_automatic_compaction_status = True
-    _last_compress_aborted = _last_compression_made_progress = _last_summary_fallback_used = False
-    _last_compress_refused_would_grow = _verify_compaction_cleared_threshold = False
-    _last_summary_error: str | None = None
-    _last_aux_model_failure_model: str | None = None
-    _last_aux_model_failure_error: str | None = None
-    _last_summary_dropped_count = _ineffective_compression_count = 0
-    _context_probed = _context_probe_persistable = False
-    _session_id = ""
-    _session_db: Any = None
-    _compression_cancelled_check: Any = None
-    model_thresholds: ClassVar[Mapping[str, float]] = {}
-
-    COPIED = (
-        "model", "base_url", "provider", "api_mode", "api_key", "max_tokens", "context_length", "threshold_tokens",
-        "threshold_percent", "protect_first_n", "protect_last_n",
-    )  # fmt: skip
 
     def __init__(self, shared_state: Shared | None = None, *, is_copy: bool = False) -> None:
         self.shared = shared() if shared_state is None else shared_state
@@ -96,9 +69,23 @@ class HermesEngine(NewerMembers):
     @property
     def session(self) -> HostSession:
         """The session this instance works for now."""
-        # Hosts up to 0.17 share one instance between all agents: there the thread's own hooks know better.
-        name = self._session_id if self._is_copy else (here.session or self._session_id)
-        return self.shared.session(name or self._own_name)
+        return self.shared.session(self._named() or self._own_name)
+
+    def _named(self, messages: Any = None) -> str:
+        """The name of that session; empty where the host has not told it.
+
+        Hosts up to 0.17 share one instance between all agents, so what was told to it last is nobody's in particular:
+        there the turn in this thread names it, or else the history. A thread may hold the name of a turn that broke
+        off, so a history has to fit.
+        """
+        if self._is_copy:
+            return self._session_id
+        only = self.shared.only
+        if only or messages is None:
+            return only or here.session
+        if here.session and self.shared.words.continues(here.session, messages):
+            return here.session
+        return self.shared.words.owner(messages)
 
     @never_raises(lambda *_, **__: None)
     def on_session_start(self, session_id: Any = "", **told: Any) -> None:
@@ -112,12 +99,23 @@ class HermesEngine(NewerMembers):
             self._session_id = new
             if old and old != new and told.get("carry_over_context"):
                 self.shared.rotate(old, new)
+            if not self._is_copy:
+                self._started_on_one_instance(new)
             session = self.shared.session(new)
-            session.switch_model(self._budget())
+            # The host has just told this instance its model; what a hook has told of the session stays.
+            session.use(self._budget(session.reserve))
             self.compression_count = session.hand_overs
             if not self._is_copy:
                 # One instance for all agents: what was offered to this one says nothing about the next.
                 session.offers_tools, self._offers_tools = self._offers_tools, False
+
+    def _started_on_one_instance(self, new: str) -> None:
+        self.shared.is_one_instance = True
+        self.shared.heard_of(new)
+        if here.session and here.session != new and here.budget_before is not None:
+            # A helper was made in the middle of a turn: the model told just before is the helper's.
+            self.shared.session(here.session).use(here.budget_before)
+        here.budget_before = None
 
     def _taken_up(self, old: str, new: str) -> None:
         self.shared.rotate(old, new).taken_up()
@@ -153,6 +151,7 @@ class HermesEngine(NewerMembers):
         self.awaiting_real_usage_after_compression = False
         if not self._is_copy:
             here.session = ""
+            self.shared.heard_of("")
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -171,38 +170,44 @@ class HermesEngine(NewerMembers):
         """Another model, a fallback, or a smaller window that the provider has named: counts at once."""
         self.model, self.base_url, self.api_key = str(model or ""), str(base_url or ""), api_key
         self.provider, self.api_mode = str(provider or ""), str(api_mode or "")
-        self.context_length = _count(context_length)
-        if _count(max_tokens):
-            self.max_tokens = _count(max_tokens)
+        before, self.context_length = self.context_length, count(context_length)
+        if count(max_tokens):
+            self.max_tokens = count(max_tokens)
         self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = 0
         self.last_real_prompt_tokens = 0
-        budget = self._budget()
         try:
             base = self.shared.engine().config
         except JevEngineError:
             base = EngineConfig()
-        config = budget.config(base)
+        config = self._budget().config(base)
         self.threshold_tokens = round(config.trigger_share * usable_tokens(config))
         self.threshold_percent = self.threshold_tokens / self.context_length if self.context_length else 0.5
-        if self._session_id or (not self._is_copy and here.session):
-            self.session.switch_model(budget)
+        name = self._session_id if self._is_copy else here.session
+        if name:
+            session = self.shared.session(name)
+            budget = self._budget(session.reserve)
+            if not self._is_copy:
+                here.budget_before, before = session.budget, session.budget.context_length
+            # A new agent on an old session is no switch: what the session has learned stays.
+            (session.switch_model if before not in (0, self.context_length) else session.use)(budget)
 
-    def _budget(self) -> Budget:
-        budget = Budget()
-        budget.model, budget.base_url, budget.api_key = self.model, self.base_url, self.api_key
-        budget.provider, budget.api_mode = self.provider, self.api_mode
-        budget.context_length, budget.max_tokens = self.context_length, self.max_tokens or 0
-        return budget
+    def _budget_in(self, session: HostSession) -> Budget:
+        """The model of the agent that works on a session now."""
+        if not self._is_copy and session.budget.context_length:
+            return session.budget
+        return self._budget(session.reserve)
 
     @never_raises(lambda *_, **__: None)
     def update_from_response(self, usage: Any = None, **_: Any) -> None:
         """What the provider counted; an empty report means that it does not count."""
         told = usage if isinstance(usage, Mapping) else {}
-        prompt = _count(told.get("prompt_tokens")) or sum(
-            _count(told.get(part)) for part in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
+        prompt = count(told.get("prompt_tokens")) or sum(
+            count(told.get(part)) for part in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
         )
         self.awaiting_real_usage_after_compression = False
         self._verify_compaction_cleared_threshold = False
+        if not self._is_copy and not self._named():
+            return
         session = self.session
         # Some hosts estimate before every request, others once a turn: an old estimate says nothing about this report.
         session.rough_at_report, session.rough_tokens = session.rough_tokens, 0
@@ -211,8 +216,8 @@ class HermesEngine(NewerMembers):
             session.trigger.report_nothing()
             return
         self.last_prompt_tokens = self.last_real_prompt_tokens = prompt
-        self.last_completion_tokens = _count(told.get("completion_tokens"))
-        self.last_total_tokens = _count(told.get("total_tokens"))
+        self.last_completion_tokens = count(told.get("completion_tokens"))
+        self.last_total_tokens = count(told.get("total_tokens"))
         session.trigger.report(prompt)
 
     # --- when --------------------------------------------------------------------------------------------------------
@@ -224,12 +229,14 @@ class HermesEngine(NewerMembers):
     def should_compress_info(self, prompt_tokens: Any = None, *_: Any, **__: Any) -> tuple[bool, str | None]:
         """The same with a reason, where one is over the threshold and yet not due."""
         due = self._due(prompt_tokens)
-        over = _count(prompt_tokens) >= self.threshold_tokens > 0
+        over = count(prompt_tokens) >= self.threshold_tokens > 0
         return due.is_due, due.reason if over and not due.is_due else None
 
     @never_raises(lambda *_, **__: Due(is_due=False, is_forced=False, reason="internal fault, see the log"))
     def _due(self, prompt_tokens: Any) -> Due:
-        tokens = _count(prompt_tokens)
+        tokens = count(prompt_tokens)
+        if not self._is_copy and not self._named():
+            return Due(is_due=False, is_forced=False, reason=NOT_KNOWN)
         session = self.session
         # After a tool round the host repeats what the provider counted; otherwise it estimates the whole request.
         grown = 0
@@ -237,7 +244,7 @@ class HermesEngine(NewerMembers):
             if session.rough_at_report:
                 grown = max(0, tokens - session.rough_at_report)
             session.rough_tokens = tokens
-        due = session.trigger.due(tokens or None, grown_tokens=grown)
+        due = session.due(self._budget_in(session), tokens, grown)
         if session.is_paused and due.is_due:
             due = Due(is_due=False, is_forced=False, reason="passes are off in this session")
         session.is_approved = due.is_due
@@ -280,18 +287,23 @@ class HermesEngine(NewerMembers):
         self._reset_flags()
         if not isinstance(messages, list) or not messages:
             return messages
-        session = self.session
+        name = self._named(messages)
+        if not name and not self._is_copy:
+            logger.warning("a pass was asked for, but %s; nothing was changed", NOT_KNOWN)
+            return messages
+        session = self.shared.session(name or self._own_name)
         if session.pending:
             # No boundary was told: the history itself shows what became of the pass before.
             session.taken_up() if session.is_in(messages) else session.thrown_away(NOT_TAKEN_UP)
         cancelled = self._compression_cancelled_check
         asked = Asked(
             messages,
-            _count(current_tokens) or None,
+            count(current_tokens) or None,
             str(focus_topic) if focus_topic else None,
             is_forced=bool(force),
             is_overflow=not force and not session.is_approved,
             memory_context=memory_context if isinstance(memory_context, str) else "",
+            budget=self._budget_in(session),
             offers_tools=self._offers_tools or (not self._is_copy and session.offers_tools),
             is_cancelled=(lambda: bool(cancelled())) if callable(cancelled) else (lambda: False),
         )
@@ -300,7 +312,11 @@ class HermesEngine(NewerMembers):
             self.shared.engine()
         except JevEngineError:
             return self._as_without_us(session, asked)
-        done = compact(session, asked)
+        try:
+            done = compact(session, asked)
+        except Exception:
+            session.failed(asked.tokens)
+            raise
         logger.info("session %s: %s", session.name, done.words)
         return self._given_back(session, asked, done)
 
@@ -308,6 +324,8 @@ class HermesEngine(NewerMembers):
         if done.messages is asked.messages:
             return asked.messages
         self._last_compression_made_progress = True
+        if self.shared.is_one_instance:
+            self.shared.words.note(session.name, done.messages, is_whole=False)
         if done.flags is not None:
             self.compression_count = session.hand_overs
             for name in FLAGS:
@@ -315,25 +333,9 @@ class HermesEngine(NewerMembers):
                 setattr(self, name, getattr(type(self), name) if told is None else told)
         return for_host(asked.messages, done.messages)
 
-    def _reset_flags(self) -> None:
-        self._last_compress_aborted = self._last_compression_made_progress = False
-        self._last_summary_fallback_used = self._last_compress_refused_would_grow = False
-        self._last_summary_error = self._last_aux_model_failure_model = self._last_aux_model_failure_error = None
-        self._last_summary_dropped_count = 0
-
     def _as_without_us(self, session: HostSession, asked: Asked) -> Any:
         """The user's settings make no engine: the host's compressor works as if this plugin were not there."""
-        handed = summarise(
-            asked.messages,
-            self._budget(),
-            summariser=load_summariser(),
-            tokens=asked.tokens,
-            focus_topic=asked.focus_topic,
-            memory_context=asked.memory_context,
-            may_drop=True,
-        )
-        outcome = "failed" if handed is None else "committed"
-        session.trigger.ended(outcome, tokens_after=asked.tokens or 0, now=time.monotonic())
+        handed = without_us(session, asked, load_summariser())
         if handed is None:
             return asked.messages
         self._last_compression_made_progress = True
@@ -352,7 +354,9 @@ class HermesEngine(NewerMembers):
     @never_raises(lambda *_, **__: tools.error("internal fault, see the log"))
     def handle_tool_call(self, name: Any = "", args: Any = None, **_: Any) -> str:
         """The answer to a call of one of these tools, always a text."""
-        return tools.answer(self.session, str(name), args, self._session_db)
+        session = self.session
+        window = self._budget_in(session).context_length
+        return tools.answer(session, str(name), args, self._session_db, window=window)
 
     @never_raises(lambda *_, **__: {})
     def get_status(self) -> dict[str, Any]:
@@ -370,13 +374,6 @@ class HermesEngine(NewerMembers):
             "passes": session.passes,
             "last_pass": session.last_words,
         }
-
-
-def _count(value: Any) -> int:
-    """A number of tokens; 0 for anything that is none, the host's -1 included."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return max(0, int(value)) if value == value and abs(value) < 1e15 else 0  # noqa: PLR0124  # NaN is no number
 
 
 def engine_class(base: type) -> type[HermesEngine]:

@@ -29,6 +29,15 @@ BUILT_IN = "compressor"
 BY_HAND = f"plugins:\n  enabled:\n    - {NAME}\ncontext:\n  engine: {NAME}\n"
 WAS = "jev-engine: was"
 EMPTY = ("", "~", "null", "{}", "[]")
+# What ends a line in YAML besides the ends that are understood here, and the mark that some editors put first.
+ODD_BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
+# Marks where a document begins or ends, and the one that may stand in front.
+DOCUMENT = re.compile(r"(---|\.\.\.)(?:\s|$)")
+BEGINS = re.compile(r"---\s*(?:\s#.*)?$")
+# How a row at the left begins that is no key: flow forms, explicit keys, tags, anchors, scalars.
+NOT_PLAIN = ("{", "?", ":", "!", "&", "*", "|", ">", "%")
+# A key at the left whose text begins with a quote that is not closed in its row: rows below may look like keys.
+OPEN_QUOTE = re.compile(r"""[^\s#'"][^:]*: +(?:'(?:[^']|'')*|"(?:[^"\\]|\\.)*\\?)$""")
 KEY = re.compile(r"^(?P<indent> *)(?P<quote>[\"']?)(?P<key>[\w.-]+)(?P=quote) *:(?: +(?P<value>.*))?$")
 
 
@@ -52,10 +61,30 @@ class Lines:
         self.rows = text.replace("\r\n", "\n").split("\n")
         if self.ends:
             self.rows.pop()
+        odd = self._odd(text)
+        if odd is not None:
+            raise HostError(f"config.yaml {odd}; write this by hand:\n{BY_HAND}")
+
+    def _odd(self, text: str) -> str | None:
+        """What keeps the file from being one plain block of keys; rows added to it would not mean what they say."""
         if any("\t" in row[: len(row) - len(row.lstrip())] for row in self.rows):
-            raise HostError(f"config.yaml is indented with tabs; write this by hand:\n{BY_HAND}")
-        if sum(row.rstrip() == "---" for row in self.rows) > 1:
-            raise HostError(f"config.yaml holds several documents; write this by hand:\n{BY_HAND}")
+            return "is indented with tabs"
+        if ODD_BREAKS.search(text.replace("\r\n", "\n")):
+            # For YAML they begin a new line, for us they do not; the last is invisible in most editors.
+            return "holds an odd line end or a byte order mark"
+        told = [row for row in self.rows if row.strip() and not row.lstrip().startswith("#")]
+        # Directives, and the mark that begins the one document, may stand in front.
+        while told and told[0].startswith("%"):
+            told.pop(0)
+        if told and BEGINS.match(told[0]):
+            told.pop(0)
+        if any(DOCUMENT.match(row) for row in told):
+            return "ends a document, or holds several"
+        if any(row.startswith(NOT_PLAIN) for row in told) or (told and not _is_top_key(told[0])):
+            return "is no plain block of keys"
+        if any(OPEN_QUOTE.match(row) for row in told):
+            return "has a quoted text over several lines"
+        return None
 
     def text(self) -> str:
         return self.newline.join(self.rows) + (self.newline if self.ends or self.rows else "")
@@ -75,6 +104,17 @@ class Lines:
             found = Entry(number, self._end(number, wanted, end), wanted, value, comment)
         return found
 
+    def is_block(self, entry: Entry) -> bool:
+        """Whether what stands below a key is keys again, each as far right as the first."""
+        rows = [
+            row for row in self.rows[entry.line + 1 : entry.end] if row.strip() and not row.lstrip().startswith("#")
+        ]
+        depth = self._child_indent(entry)
+        left = [row for row in rows if len(row) - len(row.lstrip()) <= depth]
+        return all(KEY.match(row.rstrip()) or row[depth:].startswith("- ") for row in left) and (
+            not rows or KEY.match(rows[0].rstrip()) is not None
+        )
+
     def _child_indent(self, entry: Entry) -> int:
         for row in self.rows[entry.line + 1 : entry.end]:
             if row.strip() and not row.lstrip().startswith("#"):
@@ -92,10 +132,12 @@ class Lines:
             # The items of a list may stand as far left as its key.
             if depth < indent or (depth == indent and not row.lstrip().startswith("- ")):
                 break
-            if depth == indent == 0 and row.startswith("- "):
-                break
             end = number + 1
         return end
+
+
+def _is_top_key(row: str) -> bool:
+    return not row.startswith((" ", "-", "[")) and ":" in row
 
 
 def _split(value: str) -> tuple[str, str]:
@@ -169,7 +211,7 @@ def _section(lines: Lines, key: str) -> Entry:
     elif found.value:
         raise HostError(f"config.yaml has {key!r} in one line ({found.value}); write this by hand:\n{BY_HAND}")
     entry = lines.find(key)
-    if entry is None:
+    if entry is None or not lines.is_block(entry):
         raise HostError(f"config.yaml cannot be read at {key!r}; write this by hand:\n{BY_HAND}")
     return entry
 
@@ -233,6 +275,8 @@ def _choose(lines: Lines, context: Entry) -> None:
         lines.rows.insert(context.line + 1, f"{pad}engine: {NAME}")
         return
     before = _bare(engine.value)
+    if any(row.strip() and not row.lstrip().startswith("#") for row in lines.rows[engine.line + 1 : engine.end]):
+        raise HostError(f"config.yaml has 'engine' over several lines; write this by hand:\n{BY_HAND}")
     if before == NAME:
         return
     was = f"  # {WAS} {before}" if before and before != BUILT_IN and re.fullmatch(r"[\w.-]+", before) else ""

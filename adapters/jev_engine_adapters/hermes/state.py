@@ -23,7 +23,8 @@ from jev_engine.sessions import Session
 from jev_engine.settings import load_settings, open_engine
 from jev_engine.store.expand import EXPAND_TOOL
 from jev_engine.trail import Trail
-from jev_engine.triggers import Trigger
+from jev_engine.triggers import Due, Trigger
+from jev_engine_adapters.hermes.which import Words, here
 
 __all__ = ["Budget", "HostSession", "Out", "Shared", "here", "shared"]
 
@@ -35,6 +36,8 @@ NEWEST_SHARE = 5
 MOST_RESERVED = 2
 # Sessions a long-lived gateway keeps in memory; older ones come back from the store and from their markers.
 MOST_SESSIONS = 200
+# Helper agents of which it is known whom they help.
+MOST_HELPERS = 1_000
 # A summariser that failed is tried again after so long, and each time twice as late, up to ten minutes.
 COOL_DOWN_SECONDS = 60.0
 LONGEST_COOL_DOWN_SECONDS = 600.0
@@ -46,19 +49,19 @@ RETRY_SECONDS = 30.0
 LINK_SECONDS = 10.0
 
 
-class Budget:
+class Budget(NamedTuple):
     """The model an agent works with, as the host last said."""
 
-    __slots__ = ("api_key", "api_mode", "base_url", "context_length", "max_tokens", "model", "provider")
-
-    def __init__(self) -> None:
-        self.model = self.base_url = self.provider = self.api_mode = ""
-        self.api_key: Any = ""
-        """A text, or a function that makes one. For the host's own summariser only; never written down."""
-        self.context_length = 0
-        """0 while the host has not told."""
-        self.max_tokens = 0
-        """What the model may answer; 0 where the host has not told."""
+    model: str = ""
+    base_url: str = ""
+    api_key: Any = ""
+    """A text, or a function that makes one. For the host's own summariser only; never written down."""
+    provider: str = ""
+    api_mode: str = ""
+    context_length: int = 0
+    """0 while the host has not told."""
+    max_tokens: int = 0
+    """What the model may answer; 0 where the host has not told."""
 
     def config(self, base: EngineConfig, **given: Any) -> EngineConfig:
         """The engine's settings for this model."""
@@ -87,6 +90,9 @@ class HostSession:
         self.lock = threading.Lock()
         """One pass at a time."""
         self.budget: Budget = Budget() if came_from is None else came_from.budget
+        """Of the agent that asked last: a session may have several, each with a model of its own."""
+        self.reserve = 0
+        """What the model may answer, as a hook says; 0 where none did."""
         self.passes = self.hand_overs = self.discarded = 0
         self.last: list[Out] = []
         """What the newest pass took out."""
@@ -94,7 +100,6 @@ class HostSession:
         """What the pass that runs has taken out so far."""
         self.last_words = "no pass yet"
         self.last_freed = 0
-        self.is_paused = self.wants_undo = False
         self.is_approved = False
         """The host was told that a pass is due, and has not asked for it yet."""
         self.offers_tools = False
@@ -117,12 +122,31 @@ class HostSession:
     def _inherit(self, old: HostSession) -> None:
         self.passes, self.hand_overs, self.discarded = old.passes, old.hand_overs, old.discarded
         self.last, self.last_words, self.last_freed = old.last, old.last_words, old.last_freed
-        self.is_paused, self.offers_tools = old.is_paused, old.offers_tools
+        self.is_paused, self.wants_undo, self.offers_tools = old.is_paused, old.wants_undo, old.offers_tools
+        self.reserve, old.wants_undo = old.reserve, False
         self.pending, old.pending, self.pending_texts = old.pending, [], old.pending_texts
         self.rough_tokens, self.rough_at_report = old.rough_tokens, old.rough_at_report
         self.retry_at, self.summariser_failures = old.retry_at, old.summariser_failures
         if old._session is not None:
             self.core.trigger = old.core.trigger
+
+    @property
+    def is_paused(self) -> bool:
+        """The user wants no passes here. Kept apart from what memory forgets."""
+        return self.name in self._shared.paused
+
+    @is_paused.setter
+    def is_paused(self, is_so: bool) -> None:
+        (self._shared.paused.add if is_so else self._shared.paused.discard)(self.name)
+
+    @property
+    def wants_undo(self) -> bool:
+        """The user wants the newest pass taken back by the next call. Kept apart from what memory forgets."""
+        return self.name in self._shared.undoing
+
+    @wants_undo.setter
+    def wants_undo(self, is_so: bool) -> None:
+        (self._shared.undoing.add if is_so else self._shared.undoing.discard)(self.name)
 
     @property
     def core(self) -> Session:
@@ -142,22 +166,43 @@ class HostSession:
             self._plain = Trigger(self.budget.config(WITHOUT_US))
         return self._plain
 
-    def switch_model(self, budget: Budget) -> None:
-        """Another model, or another window of the same one: counts at once."""
-        self.budget, self._plain = budget, None
-        if self._session is None:
-            return
-        trigger = self._session.trigger
-        fresh = budget.config(self._shared.engine().config)
-        window, reserve = fresh.window_tokens, fresh.output_reserve_tokens
-        if (window, reserve) != (trigger.config.window_tokens, trigger.config.output_reserve_tokens):
-            trigger.switch_model(window, reserve)
+    def use(self, budget: Budget) -> None:
+        """The window that counts from now on: that of the agent which asks. What was learned about growth stays."""
+        trigger = self.trigger
+        if budget != self.budget or trigger.config.window_tokens != max(1_000, budget.context_length):
+            base = self._shared.engine().config if self._shared.trouble is None else WITHOUT_US
+            self.budget = budget
+            trigger.config = budget.config(base)
 
-    def engine(self, *, offers_tools: bool, is_offline: bool = False, **given: Any) -> ContextEngine:
-        """The process's engine with this session's window; `is_offline` asks no judge outside."""
+    def switch_model(self, budget: Budget) -> None:
+        """An agent has got another model or window: counts at once, and what was learned about growth is forgotten."""
+        self.use(budget)
+        config = self.trigger.config
+        self.trigger.switch_model(config.window_tokens, config.output_reserve_tokens)
+
+    def learn_reserve(self, max_tokens: int) -> None:
+        """What the model may answer is room the history does not have; no member of the engine is told."""
+        if self.reserve != max_tokens:
+            self.reserve = max_tokens
+            self.use(self.budget._replace(max_tokens=max_tokens))
+
+    def due(self, budget: Budget, tokens: int, grown_tokens: int) -> Due:
+        """Whether a pass is due in the window of the agent that asks."""
+        self.use(budget)
+        return self.trigger.due(tokens or None, grown_tokens=grown_tokens)
+
+    def failed(self, tokens: int | None) -> None:
+        """What was to be done has failed: not again before the context has grown."""
+        known = tokens or self.trigger.usage_tokens or self.rough_tokens
+        self.trigger.ended("failed", tokens_after=known, now=time.monotonic())
+
+    def engine(
+        self, *, offers_tools: bool, is_offline: bool = False, budget: Budget | None = None, **given: Any
+    ) -> ContextEngine:
+        """The process's engine with this session's window, or that of `budget`; `is_offline` asks no judge outside."""
         engine = copy.copy(self._shared.engine())
         tool = EXPAND_TOOL if offers_tools else None
-        engine.config = self.budget.config(engine.config, expand_tool=tool, **given)
+        engine.config = (budget or self.budget).config(engine.config, expand_tool=tool, **given)
         if is_offline:
             engine.judge = None
         return engine
@@ -213,12 +258,23 @@ class Shared:
         self._retry_at = 0.0
         self.trouble: str | None = None
         """Why there is no engine; the host's own compressor then does all the work."""
-        self.latest = ""
-        """The session that was used last."""
         self.hooks: set[str] = set()
         """Lifecycle hooks the host took."""
         self.offers_tools = False
         """Some agent of this process was given the tools."""
+        self.paused: set[str] = set()
+        """Sessions in which the user wants no passes."""
+        self.undoing: set[str] = set()
+        """Sessions in which the next call is to take the newest pass back."""
+        self.parents: dict[str, str] = {}
+        """The session that a helper agent works for, by the helper's own."""
+        self.is_gateway = False
+        """A gateway has been heard dispatching messages."""
+        self.is_one_instance = False
+        """The host gives one instance to all its agents, as up to 0.17."""
+        self.words = Words()
+        """What was said in the sessions of such a host."""
+        self._conversations: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -249,7 +305,6 @@ class Shared:
         with self._lock:
             known = self._sessions.pop(name, None)
             self._sessions[name] = known = HostSession(name, self) if known is None else known
-            self.latest = name
             while len(self._sessions) > MOST_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
             return known
@@ -257,6 +312,38 @@ class Shared:
     def find(self, name: str) -> HostSession | None:
         """The session of that name, if this process has it."""
         return self._sessions.get(name)
+
+    @property
+    def alone(self) -> str:
+        """The one session of this process; empty where there is none or more than one."""
+        names = list(self._sessions)
+        return names[0] if len(names) == 1 else ""
+
+    @property
+    def only(self) -> str:
+        """The one session of a host that shares one instance; empty where there may be others."""
+        names = list(self._conversations)
+        return names[0] if len(names) == 1 else ""
+
+    def heard_of(self, session: str) -> None:
+        """A host that shares one instance works on that session; empty for one it does not name."""
+        if len(self._conversations) <= 1:
+            self._conversations.add(session)
+
+    def parent_of(self, session: str) -> str:
+        """The session a person talks to: that of the agent which a helper helps."""
+        seen = set()
+        while session in self.parents and session not in seen:
+            seen.add(session)
+            session = self.parents[session]
+        return session
+
+    def helps(self, child: str, parent: str) -> None:
+        """A helper agent was started."""
+        with self._lock:
+            self.parents[child] = parent
+            while len(self.parents) > MOST_HELPERS:
+                del self.parents[next(iter(self.parents))]
 
     def rotate(self, old: str, new: str) -> HostSession:
         """A committed compaction: the conversation goes on, maybe under another id, with ledger, archive, counters."""
@@ -266,8 +353,10 @@ class Shared:
                 known = self._sessions.get(new)
                 if known is None or known.came_from != old:
                     self._sessions[new] = HostSession(new, self, came_from=before)
-            self.latest = new
             after = self._sessions[new]
+            if old in self._conversations:
+                self._conversations = self._conversations - {old} | {new}
+            self.words.move(old, new)
         if old != new:
             self._link(new, old)
         return after
@@ -294,13 +383,6 @@ class Shared:
             Trail(sinks, host="hermes", is_pass=False).tell(told, actor=actor)
 
 
-class _Here(threading.local):
-    """What the thread that runs an agent is working on, as its hooks say: hosts up to 0.17 share one engine."""
-
-    session = ""
-
-
-here = _Here()
 _shared = Shared()
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
-from jev_engine_adapters.hermes.state import HostSession, Shared, here
+from jev_engine_adapters.hermes.state import HostSession, Shared
+from jev_engine_adapters.hermes.which import chat_session
 
 __all__ = ["COMMAND", "command"]
 
 COMMAND = "jev"
 DESCRIPTION = "jev-engine: status, ids, undo, off, on"
 MOST_IDS = 20
+NOT_TOLD = "this process serves several chats and Hermes does not say which this is, so nothing is shown or changed."
 USAGE = "/jev [status | ids | undo | off | on]"
 
 
@@ -30,49 +31,43 @@ def command(shared: Shared) -> Callable[[str], str]:
 
 
 def _answer(shared: Shared, word: str) -> str:
-    session = _session(shared)
-    if word == "status":
-        return _status(shared, session)
-    if word not in ("ids", "undo", "off", "on"):
+    if word not in ("status", "ids", "undo", "off", "on"):
         return f"jev-engine: {USAGE}"
-    if session is None:
+    if word == "status" and shared.trouble is not None:
+        return f"jev-engine: DEGRADED, the host's own compressor does the work: {shared.trouble}"
+    name = _session(shared)
+    if name is None:
+        return f"jev-engine: {'active; ' if word == 'status' else ''}{NOT_TOLD}"
+    session = shared.find(name)
+    if word == "status":
+        return _status(shared, name, session)
+    if not name:
         return "jev-engine: this chat has no session yet."
     if word == "ids":
         return _ids(session)
     if word == "undo":
-        session.wants_undo = True
+        shared.undoing.add(name)
         return (
             "jev-engine: type /compress now: instead of shortening, that call brings the results of the last pass back."
             " Passes then stay off in this session until /jev on."
         )
-    session.is_paused = word == "off"
+    (shared.paused.add if word == "off" else shared.paused.discard)(name)
     return f"jev-engine: passes are {word} in this session."
 
 
-def _session(shared: Shared) -> HostSession | None:
-    """The session of the chat the command was typed in; None where that cannot be told apart from others."""
-    names = [_host_session(), here.session]
-    found = next((known for name in names if name and (known := shared.find(name)) is not None), None)
-    if found is None and len(shared) == 1:
-        return shared.find(shared.latest)
-    return found
+def _session(shared: Shared) -> str | None:
+    """The session of the chat the command was typed in, empty where it has none; None where nobody can tell."""
+    name = chat_session(is_gateway=shared.is_gateway)
+    if name is None:
+        # One agent, and a host that has no name for it.
+        return shared.alone if len(shared) <= 1 else None
+    return shared.parent_of(name) or None
 
 
-def _host_session() -> str:
-    try:
-        from gateway.session_context import get_session_env  # noqa: PLC0415  # the host's own package
-
-        return str(get_session_env("HERMES_SESSION_ID", "") or "")
-    except Exception:  # noqa: BLE001  # another version of the host
-        return os.environ.get("HERMES_SESSION_ID", "")
-
-
-def _status(shared: Shared, session: HostSession | None) -> str:
-    if shared.trouble is not None:
-        return f"jev-engine: DEGRADED, the host's own compressor does the work: {shared.trouble}"
+def _status(shared: Shared, name: str, session: HostSession | None) -> str:
+    state = "OFF in this session (/jev on)" if name in shared.paused else "active"
     if session is None:
-        return "jev-engine: active; no pass yet in this chat."
-    state = "OFF in this session (/jev on)" if session.is_paused else "active"
+        return f"jev-engine: {state}; no pass yet in this chat."
     lines = [f"jev-engine: {state}. {session.passes} passes, {session.hand_overs} handed to the host's summariser."]
     if session.discarded:
         lines.append(f"{session.discarded} passes were thrown away by the host.")
@@ -85,8 +80,8 @@ def _status(shared: Shared, session: HostSession | None) -> str:
     return "\n".join(lines)
 
 
-def _ids(session: HostSession) -> str:
-    out = session.last
+def _ids(session: HostSession | None) -> str:
+    out = session.last if session is not None else ()
     if not out:
         return "jev-engine: nothing is out in this session."
     lines = [f"{each.reference}  {each.tool[:40]}  {each.chars:,} characters" for each in out[:MOST_IDS]]

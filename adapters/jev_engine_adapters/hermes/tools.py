@@ -36,11 +36,14 @@ def error(words: str) -> str:
     return json.dumps({"error": words})
 
 
-def answer(session: HostSession, name: str, args: Any, session_db: Any = None) -> str:
-    """What a call of one of the tools brings; faults of store and arguments are answers too."""
+def answer(session: HostSession, name: str, args: Any, session_db: Any = None, *, window: int = 0) -> str:
+    """What a call of one of the tools brings; faults of store and arguments are answers too.
+
+    `window` is that of the agent that asks, 0 for that of the one which asked last.
+    """
     given: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
     store = session.engine(offers_tools=True).store
-    room = int(max(LEAST_SPILL_CHARS, SPILL_CHARS_PER_TOKEN * session.budget.context_length)) - NOTE_CHARS
+    room = int(max(LEAST_SPILL_CHARS, SPILL_CHARS_PER_TOKEN * (window or session.budget.context_length))) - NOTE_CHARS
     try:
         if name == EXPAND_TOOL:
             reference = str(given.get("id") or "")
