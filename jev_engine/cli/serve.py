@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -19,7 +21,9 @@ ROUTES = ("compact", "tool", "status")
     "--idle", type=float, metavar="SECONDS", help="End after so long without a request; 0: never.  [default: 1800]"
 )
 @click.option("--ensure", "action", flag_value="ensure", help="Start one in the background unless one runs; say where.")
-@click.option("--status", "action", flag_value="status", help="Say whether one runs.")
+@click.option(
+    "--status", "action", flag_value="status", help="Say whether one runs, and what would keep it from running."
+)
 @click.option("--stop", "action", flag_value="stop", help="End the one that runs.")
 @click.option(
     "--once",
@@ -44,13 +48,19 @@ def serve(port: int | None, idle: float | None, action: str | None, once: str | 
 
     if action is None:
         idle_seconds = process.IDLE_SECONDS if idle is None else idle
-        if not process.serve(port=port, idle_seconds=idle_seconds):
+        if not process.serve(port=port, idle_seconds=idle_seconds, warn=partial(click.echo, err=True)):
             click.echo("Another process of yours is running already.", err=True)
     elif action == "ensure":
-        _tell(process.ensure(port=port, idle_seconds=idle))
+        found = process.ensure(port=port, idle_seconds=idle)
+        _tell(found)
+        _warn(process.elsewhere(found.port, port))
     elif action == "status":
-        found = process.running()
-        _tell(found) if found is not None else click.echo(json.dumps({"running": False}))
+        running = process.running()
+        if running is not None:
+            _tell(running)
+            return
+        obstacle = process.obstacle()
+        click.echo(json.dumps({"running": False, **({} if obstacle is None else {"obstacle": obstacle})}))
     else:
         click.echo(json.dumps({"stopped": process.stop()}))
 
@@ -61,6 +71,17 @@ def _tell(found: Any) -> None:
     click.echo(json.dumps({"running": True, "socket": str(places().socket), **found._asdict()}))
 
 
+def _warn(elsewhere: str | None) -> None:
+    """Behind the answer, where no program reads it."""
+    from jev_engine.serve.environment import leaves_settings_out  # noqa: PLC0415  # as above
+
+    if elsewhere is not None:
+        click.echo(f"Warning: {elsewhere}.", err=True)
+    if leaves_settings_out(os.environ):
+        text = "JEV_ENGINE_CONFIG counts for the process of all sessions only together with JEV_ENGINE_RUNTIME"
+        click.echo(f"Warning: {text}.", err=True)
+
+
 def _answer(route: str) -> None:
     """The same answers as the process gives, from this one: slower, and nothing has to run."""
     from jev_engine.serve.desk import Desk  # noqa: PLC0415  # as above
@@ -69,5 +90,7 @@ def _answer(route: str) -> None:
         given = json.load(sys.stdin)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"standard input is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise click.UsageError("standard input is no JSON object")
     desk = Desk(may_wait=False)
     click.echo(json.dumps(desk.routes()[f"/plugin/{route}"](given)))

@@ -24,6 +24,11 @@ class Activity:
         """Somebody wants it to stay so long at least; 0 for ever."""
         self.patience_seconds = max(self.patience_seconds, seconds or math.inf)
 
+    @property
+    def told_patience(self) -> float:
+        """The patience as a number that JSON has: 0 for ever."""
+        return 0.0 if math.isinf(self.patience_seconds) else self.patience_seconds
+
     def begin(self) -> None:
         """A request begins."""
         self.in_flight += 1

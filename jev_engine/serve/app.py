@@ -92,6 +92,11 @@ class Guard:
 
 async def _body(request: Request) -> Any:
     """The body as JSON; raises ValueError for anything else, and for one that is too large."""
+    return (await _sized_body(request))[0]
+
+
+async def _sized_body(request: Request) -> tuple[Any, int]:
+    """The same, and how many bytes it had."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -102,7 +107,7 @@ async def _body(request: Request) -> Any:
     given = await to_thread.run_sync(json.loads, b"".join(parts))
     if not isinstance(given, dict):
         raise ValueError("the body is no object")  # noqa: TRY004  # as any other wrong body
-    return given
+    return given, size
 
 
 def _answering(work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
@@ -132,6 +137,7 @@ def make_app(
     *,
     token: str,
     port: int,
+    wanted_port: int | None = None,
     activity: Activity,
     desk: Desk | None = None,
     hooks: HookDesk | None = None,
@@ -144,9 +150,16 @@ def make_app(
     async def health(_: Request) -> Response:
         uptime = time.monotonic() - activity.started
         told = {"pid": os.getpid(), "port": port, "version": __version__, "uptime_seconds": uptime}
-        return JSONResponse({**told, "sessions": len(desk.pool)})
+        kept = {"patience_seconds": activity.told_patience, "in_flight": activity.in_flight}
+        return JSONResponse({**told, **kept, "wanted_port": wanted_port, "sessions": len(desk.pool)})
 
-    async def quit_now(_: Request) -> Response:
+    async def quit_now(request: Request) -> Response:
+        try:
+            even_busy = (await _body(request)).get("even_busy", True)
+        except (ValueError, RecursionError):
+            even_busy = True
+        if not even_busy and activity.in_flight > 1:  # this request is one of them
+            return JSONResponse({"error": "requests are in flight"}, 409)
         activity.quit()
         return JSONResponse({})
 
@@ -160,7 +173,7 @@ def make_app(
     async def hook(request: Request) -> Response:
         # A hook never holds its host up: it is taken in at once, and an odd one is no reason to complain.
         try:
-            hooks.take(await _body(request))
+            hooks.take(*await _sized_body(request))
         except (ValueError, RecursionError):
             logger.debug("a hook sent something that is no payload")
         return JSONResponse({})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -31,14 +32,20 @@ from jev_engine.store.sqlite import SqliteStore
 
 __all__ = ["Desk", "PluginHost"]
 
+logger = logging.getLogger("jev_engine")
+
 MOST_ENGINES = 8
 """One for each set of options that plugins send."""
 MOST_PENDING = 256
+MOST_TOKENS = 10**12
+"""A window that no model has; what claims to be larger is no number of tokens."""
 CHARS_A_TOKEN = 4
 """Only to say how large a history is next to itself; what is freed is measured by the engine."""
 SHOWN_ENTRIES = 20
 SETTINGS = ("judge", "endpoint", "miss_cost", "goal", "policy", "privacy", "handover", "trigger_share", "profile")
 """What a plugin's user may set there; everything else is in the user's own file."""
+# What requests raise that are not what they should be.
+_ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class PluginHost(Adapter, Protocol):
@@ -81,13 +88,16 @@ class Desk:
         }
 
     def close(self) -> None:
-        """Let audit trails take what is on its way to them, and close their files; nothing may be asked any more."""
+        """Let audit trails take what is on its way to them, and close their files; nothing may be asked any more.
+
+        Raises nothing: what cannot be closed keeps nothing else open.
+        """
         for engine in self._engines.values():
-            engine.sinks.close()
-            for sink in engine.sinks:
-                close = getattr(sink, "close", None)
-                if close is not None:
-                    close()
+            for each in (engine.sinks, *engine.sinks):
+                try:
+                    getattr(each, "close", lambda: None)()
+                except Exception:
+                    logger.exception("a trail could not be closed")
 
     def engine_of(self, given: Mapping[str, Any]) -> ContextEngine:
         """The engine for the options of a request; raises ConfigError."""
@@ -116,7 +126,7 @@ class Desk:
             return self._compact(given)
         except JevEngineError as error:
             return failure(f"{type(error).__name__}: {error}")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except _ODD as error:
             return failure(f"the request cannot be understood: {type(error).__name__}: {error}")
 
     def _compact(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,6 +191,8 @@ class Desk:
 
     def applied(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The plugin, or a hook, says what became of the last pass of a session."""
+        if "session_id" not in given:
+            return {"known": False}
         with self._lock:
             fate = self._pending.pop(_name_of(given), None)
         if fate is not None:
@@ -194,7 +206,7 @@ class Desk:
         """`expand` and `search`, as the agent calls them: always a text."""
         try:
             return self._tool(given)
-        except (JevEngineError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (JevEngineError, *_ODD) as error:
             return {"text": f"[jev-engine: {type(error).__name__}: {error}]", "error": True}
 
     def _tool(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,7 +234,7 @@ class Desk:
             if query:
                 return {"text": asyncio.run(search(engine.store, owner, query, expand_tool=None)).shown}
             return {"text": _status_text(engine, asyncio.run(engine.store.load_ledger(owner)))}
-        except (JevEngineError, KeyError) as error:
+        except (JevEngineError, *_ODD) as error:
             return {"text": f"jev-engine cannot say: {type(error).__name__}: {error}"}
 
 
@@ -292,7 +304,9 @@ def _name_of(given: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+    """A number of tokens; None for anything else, what JSON has beyond all numbers included."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MOST_TOKENS
+    return int(value) if is_number else None
 
 
 def _for_this_pass(config: EngineConfig, given: Mapping[str, Any], messages: Sequence[Any], host: Any) -> EngineConfig:

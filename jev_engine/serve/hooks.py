@@ -19,6 +19,8 @@ logger = logging.getLogger("jev_engine")
 
 MOST_WAITING = 10_000
 """Hooks that wait to be told; beyond that they are dropped and counted."""
+MOST_WAITING_BYTES = 64 * 1024 * 1024
+"""As they came, all together. The largest body over HTTP is as long, so that one that comes alone is always taken."""
 HOST = "claude-code-plugin"
 CLOSE_SECONDS = 5.0
 
@@ -29,19 +31,20 @@ class HookDesk:
     def __init__(self, desk: Desk, work: Callable[[Desk, Mapping[str, Any]], None] | None = None) -> None:
         self._desk = desk
         self._work = work or tell
-        self._queue: queue.Queue[Mapping[str, Any]] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[tuple[Mapping[str, Any], int]] = queue.Queue(MOST_WAITING)
+        self._waiting_bytes = 0
         self._lock = threading.Lock()
         self._has_thread = False
         self.dropped = 0
 
-    def take(self, payload: Mapping[str, Any]) -> None:
-        """Note one payload; never waits, never raises."""
-        try:
-            self._queue.put_nowait(payload)
-        except queue.Full:
-            self.dropped += 1
-            return
+    def take(self, payload: Mapping[str, Any], size_bytes: int = 0) -> None:
+        """Note one payload, so large as it came; never waits, never raises."""
         with self._lock:
+            if self._queue.full() or self._waiting_bytes + size_bytes > MOST_WAITING_BYTES:
+                self.dropped += 1
+                return
+            self._queue.put_nowait((payload, size_bytes))  # under the lock: it has not filled up meanwhile
+            self._waiting_bytes += size_bytes
             if not self._has_thread:
                 threading.Thread(target=self._run, name="jev-engine hooks", daemon=True).start()
                 self._has_thread = True
@@ -55,12 +58,14 @@ class HookDesk:
 
     def _run(self) -> None:
         while True:
-            payload = self._queue.get()
+            payload, size_bytes = self._queue.get()
             try:
                 self._work(self._desk, payload)
             except Exception:
                 logger.exception("a hook could not be told")
             finally:
+                with self._lock:
+                    self._waiting_bytes -= size_bytes
                 self._queue.task_done()
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jev_engine.errors import ServeError
 from jev_engine.hosts import Change
 
-__all__ = ["FOLDER_VARIABLE", "Places", "open_folder", "places", "planned_token", "read_token"]
+__all__ = ["FOLDER_VARIABLE", "Places", "open_folder", "places", "planned_token", "read_token", "wrong_files"]
 
 FOLDER_VARIABLE = "JEV_ENGINE_RUNTIME"
 """Names another folder for socket, token and state."""
@@ -68,6 +68,22 @@ def open_folder(folder: Path) -> None:
         raise ServeError(f"{folder}: {error.strerror or error}") from error
 
 
+def wrong_files(at: Places) -> str | None:
+    """What is wrong with the files of the process, by looking alone; None for nothing."""
+    for folder in (at.folder, at.token.parent):
+        held = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+        if held == folder and (not stat.S_ISDIR(folder.lstat().st_mode) or folder.lstat().st_uid != os.getuid()):
+            return f"{folder}: is not a folder of this user; name another with {FOLDER_VARIABLE}"
+        if not os.access(held, os.W_OK | os.X_OK):
+            return f"{held}: cannot be written"
+    try:
+        if os.path.lexists(at.token):
+            _checked_token(at)
+    except ServeError as error:
+        return str(error)
+    return None
+
+
 def planned_token() -> tuple[str, list[Change]]:
     """The token as it is, or a new one and the change that writes it: for plans, which write nothing themselves."""
     at = places()
@@ -89,6 +105,10 @@ def read_token(at: Places) -> str:
     else:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(TOKEN_BYTES))
+    return _checked_token(at)
+
+
+def _checked_token(at: Places) -> str:
     try:
         if stat.S_IMODE(at.token.stat().st_mode) & 0o077:
             raise ServeError(f"{at.token}: others can read it; run: chmod 600 {at.token}")

@@ -61,7 +61,7 @@ def _send_later(payload: bytes, path: str, program: str) -> None:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)  # whoever reads our output must not wait for us
         if not os.fork():
-            os.execv(program, [program, "serve"])  # noqa: S606  # our own program, named by the user's settings
+            os.execv(program, [program, "serve", "--ensure"])  # noqa: S606  # our own program, named by the user's settings
         ends = time.monotonic() + START_SECONDS
         while time.monotonic() < ends:
             time.sleep(0.05)

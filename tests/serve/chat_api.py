@@ -104,10 +104,10 @@ def _handler(api: ChatApi) -> type[BaseHTTPRequestHandler]:
             is_stream = bool(request.get("stream"))
             if is_stream:
                 usage = api.reports_usage and bool((request.get("stream_options") or {}).get("include_usage"))
-                events = [json.dumps(each) for each in api.chunks(whole, with_usage=usage)]
+                events = [json.dumps(each, ensure_ascii=False) for each in api.chunks(whole, with_usage=usage)]
                 data = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode()
             else:
-                data = json.dumps(whole).encode()
+                data = json.dumps(whole, ensure_ascii=False).encode()
             self.send_response(200)
             self.send_header("content-type", "text/event-stream" if is_stream else "application/json")
             self.send_header("content-length", str(len(data)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import socket
 import threading
 import time
@@ -187,7 +188,7 @@ def answer_of(response: httpx.Response) -> dict[str, Any]:
 
 def events_of(text: str) -> Iterator[Any]:
     """The data of all events."""
-    for line in text.splitlines():
+    for line in re.split(r"\r\n|\n|\r", text):
         if line.startswith("data: ") and line != "data: [DONE]":
             yield json.loads(line[6:])
 
@@ -214,7 +215,7 @@ class SigningApi(MessagesApi):
                 block["signature"] = _signature(received.json(), len(received.json()["messages"]))
         return message
 
-    def _checked(self, received: Received) -> int:
+    def _checked(self, received: Received) -> int | tuple[int, str]:
         request = received.json()
         if received.path.split("?")[0] != "/v1/messages":
             return 200
@@ -223,7 +224,7 @@ class SigningApi(MessagesApi):
             for block in content if isinstance(content, list) else ():
                 if block["type"] == "thinking" and block["signature"] != _signature(request, place):
                     self.refusals.append(f"thinking of message {place} was made for another history")
-                    return 400
+                    return 400, f"messages.{place}.content.0: Invalid `signature` in `thinking` block"
         return 200
 
 

@@ -116,12 +116,17 @@ async def test_a_body_that_is_too_large_is_refused_before_and_while_it_is_read(a
     assert "too large" in answer["error"]
 
 
-async def test_a_fault_of_ours_is_an_answer(app):
+async def test_a_fault_of_ours_is_an_answer(activity):
     """The plugin reads it as any other fault."""
-    status, answer = await ask(app, "/plugin/applied", b"{}")
+
+    def broken(**_):
+        raise RuntimeError("nobody has thought of this")
+
+    app = make_app(token=TOKEN, port=47_180, activity=activity, desk=Desk(settings=broken))
+    status, answer = await ask(app, "/plugin/status", b'{"session_id": "s"}')
 
     assert status == 500
-    assert "session_id" in answer["error"]
+    assert "nobody has thought of this" in answer["error"]
 
 
 @pytest.mark.parametrize("body", [b'{"hook_event_name": "PreToolUse"}', b"{{{", b"[]"])

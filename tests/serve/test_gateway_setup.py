@@ -23,6 +23,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("JEV_ENGINE_RUNTIME", str(tmp_path / "run"))
     monkeypatch.setenv("JEV_ENGINE_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.delenv("JEV_ENGINE_PORT", raising=False)
     (tmp_path / "claude").mkdir()
     return tmp_path
 
@@ -35,8 +36,8 @@ def settings(home):
     return json.loads((home / "claude" / "settings.json").read_text(encoding="utf-8"))
 
 
-def states():
-    return {finding.what: finding.state for finding in integration.doctor({})}
+def states(**options):
+    return {finding.what: finding.state for finding in integration.doctor(options)}
 
 
 def test_the_lines_an_agent_needs_are_shown(home):
@@ -142,7 +143,7 @@ def test_the_local_process_serves_the_gateway(home):
             agent = Agent(f"{root}/anthropic")
             agent.say("SCRIPT: " + " ;; ".join([*(f"bash cat {n}" for n in range(13)), "text Done."]))
             health = httpx.get(f"{root}/health").json()
-            seen = states()
+            seen = states(port=str(found.port))
             foreign = httpx.post(f"{root}/anthropic/v1/messages", json={}, headers={"origin": "https://example.com"})
         finally:
             process.stop()
@@ -152,3 +153,25 @@ def test_the_local_process_serves_the_gateway(home):
     assert (seen["process"], seen["gateway"]) == ("ok", "ok")
     assert foreign.status_code == 403
     assert store.exists()
+
+
+@pytest.mark.slow
+def test_the_doctor_says_that_settings_keep_the_gateway_from_its_work(home):
+    """And how many requests went on as they came; once they are mended, that there were some."""
+    with MessagesApi() as api:
+        upstreams = f'[upstreams]\nanthropic = "{api.url}"\n'
+        (home / "config.toml").write_text(f'miss_cost = "many"\n{upstreams}', encoding="utf-8")
+        found = process.ensure(port=0, idle_seconds=60.0)
+        try:
+            agent = Agent(f"http://127.0.0.1:{found.port}/gateway/{read_token(places())}/anthropic")
+            agent.say("SCRIPT: bash a ;; text Done.")
+            said = {finding.what: finding for finding in integration.doctor({})}["gateway"]
+            shown = run("doctor", "gateway")
+        finally:
+            process.stop()
+
+    assert said.state == "bad"
+    assert "2 requests went on untouched" in said.text
+    assert "miss_cost" in said.text
+    assert (shown.exit_code, "miss_cost" in shown.output) == (1, True)
+    assert len(api.turns) == 2

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ VARIABLE = "ANTHROPIC_BASE_URL"
 AGENTS = ("none", "claude-code")
 START = "jev-engine serve --ensure --idle 0"
 OURS = "/gateway/"
+PORT_IN_ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d{1,5})/")
 CONNECT_SECONDS = 1.0
 
 
@@ -115,7 +118,8 @@ def _process_finding(found: Running | None, options: Mapping[str, str]) -> Findi
 def _warning(found: Running | None, wanted: int) -> str | None:
     """Where somebody else is behind the address that settings and shells name, or may come to be; None otherwise."""
     if found is not None:
-        warning = elsewhere(found.port, wanted)
+        is_lost = found.wanted_port not in (None, 0, found.port)
+        warning = elsewhere(found.port, found.wanted_port if is_lost else wanted)
         return warning and f"{warning}; end that program and start anew, or name a free port with {PORT_VARIABLE}"
     if wanted and _answers(wanted):
         text = f"another program listens on port {wanted}: an address with it gives that program key and token"
@@ -173,16 +177,24 @@ def _agent(options: Mapping[str, str]) -> str:
 
 
 def _wanted(options: Mapping[str, str]) -> int:
-    """The port that is given, or that the process tries first; 0 for any. Raises HostError where none is named."""
+    """The port that is given, that our address in Claude Code's settings has, or that the process tries first.
+
+    0 is any. Raises HostError where none is named.
+    """
     given = options.get("port")
-    if given is None:
-        try:
-            return default_port()
-        except ServeError as error:
-            raise HostError(str(error)) from error
-    if not given.isdecimal() or not 0 < int(given) < 65_536:
-        raise HostError(f"port {given!r} is none")
-    return int(given)
+    if given is not None:
+        if not given.isdecimal() or not 0 < int(given) < 65_536:
+            raise HostError(f"port {given!r} is none")
+        return int(given)
+    with suppress(HostError):  # which is told where the settings are looked at
+        address = _environment(_read(_settings_path(options))).get(VARIABLE)
+        told = PORT_IN_ADDRESS.match(str(address)) if _is_ours(address) else None
+        if told is not None:
+            return int(told[1])
+    try:
+        return default_port()
+    except ServeError as error:
+        raise HostError(str(error)) from error
 
 
 def _settings_path(options: Mapping[str, str]) -> Path:

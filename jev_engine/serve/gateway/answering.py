@@ -157,7 +157,7 @@ class Answering:
             await self._ended()
         same = shown is value
         await self.wire.start(current, changed=True)
-        await self.wire.write(bytes(data) if same else dump(shown).encode("utf-8", "surrogatepass"), is_last=True)
+        await self.wire.write(bytes(data) if same else dump(shown).encode(), is_last=True)
 
     def _shown(self, value: dict[str, Any]) -> dict[str, Any] | None:
         try:

@@ -30,7 +30,8 @@ END_CHARS = 50
 
 _scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 """The C scanner behind `json.loads`: a value from a place on, and where it ends."""
-dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_as_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_as_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 class BadBody(ValueError):
@@ -53,7 +54,7 @@ class Outgoing:
 
     def encode(self) -> bytes:
         """The whole body as it goes over the wire."""
-        return self.text.encode("utf-8", "surrogatepass")
+        return self.text.encode()
 
     def followed_by(self, messages: Sequence[Any]) -> Outgoing:
         """The same body with more messages at the end."""
@@ -208,6 +209,20 @@ class Body:
         if row + 1 < len(self.spans):
             return start, self.spans[row + 1][0]
         return start, end
+
+
+def dump(value: Any) -> str:
+    """A value as JSON that can be UTF-8: one with half a surrogate pair, which cannot, is written in ASCII.
+
+    >>> dump("é" + chr(0xD83D)).isascii()
+    True
+    """
+    text = _as_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _as_ascii(value)
+    return text
 
 
 def common_prefix(one: str, other: str) -> int:

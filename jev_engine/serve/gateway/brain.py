@@ -22,7 +22,7 @@ from jev_engine.engine import ContextEngine
 from jev_engine.errors import JevEngineError, StoreError
 from jev_engine.ledger import KeyCache, Ledger
 from jev_engine.serve.gateway.body import BadBody, Body, Outgoing, dump
-from jev_engine.serve.gateway.conversations import Conversation, Conversations
+from jev_engine.serve.gateway.conversations import Conversation, Conversations, link
 from jev_engine.serve.gateway.form import Form, Reply
 from jev_engine.serve.gateway.records import Records
 from jev_engine.serve.gateway.view import View, compose, view_of
@@ -44,7 +44,7 @@ LONGEST_EXPAND_ID = 64
 class Prepared:
     """A request as it is sent on."""
 
-    __slots__ = ("body", "conversation", "form", "original", "outgoing", "reply", "view")
+    __slots__ = ("body", "conversation", "form", "original", "outgoing", "reply", "unbound", "view")
 
     def __init__(self, form: Form, original: bytes) -> None:
         self.form = form
@@ -56,6 +56,8 @@ class Prepared:
         self.view: View | None = None
         self.reply: Reply | None = None
         """What puts the answer together, where calls may have to be answered here."""
+        self.unbound: frozenset[bytes] = frozenset()
+        """Messages that lose their reasoning for good, should the provider take the request."""
 
     @property
     def content(self) -> bytes:
@@ -104,16 +106,18 @@ class Brain:
             prepared.conversation, prepared.body = known, body
             await self._edit(prepared, known, body, counts_only=True)
             return
-        found = await self.conversations.find(body, form.name, hint)
+        ends = anyio.current_time() + self.deadline_seconds
+        with anyio.fail_after(self.deadline_seconds):
+            found = await self.conversations.find(body, form.name, hint)
         prepared.conversation, prepared.body = found, body
         self.counts["requests"] += 1
         await found.session.in_force()
         if found.is_left_alone:
-            prepared.outgoing = self._without_unbound(found, body, form)
+            prepared.outgoing = _without_reasoning_of(found.unbound, body, form)
             return
         await self._fill(found, form)
         if await self._wants_pass(found, body, form):
-            await self.plan(found, body, form)
+            await self.plan(found, body, form, ends=ends)
         await self._edit(prepared, found, body)
 
     async def _wants_pass(self, found: Conversation, body: Body, form: Form) -> bool:
@@ -133,29 +137,41 @@ class Brain:
             return False
         return True
 
-    async def plan(self, found: Conversation, body: Body, form: Form, *, force: bool = False) -> bool:
+    async def plan(
+        self, found: Conversation, body: Body, form: Form, *, force: bool = False, ends: float | None = None
+    ) -> bool:
         """One pass within the deadline; what it decides later than that holds from the next request on."""
         messages, _ = compose(found, body, form)
-        if self.conversations.is_shared(found):
+        before = found.session.ledger
+        is_cold = time.monotonic() - found.answered_at > COLD_SECONDS
+        with anyio.CancelScope(
+            deadline=anyio.current_time() + self.deadline_seconds if ends is None else ends
+        ) as scope:
             try:
-                await found.own_session()
+                await self._link(found, form)
             except JevEngineError as error:
                 self._fault("a forked session could not be linked to its store", error)
                 return False
-        if found.hint:
-            with suppress(StoreError):
-                # What a plugin or an offline rewrite stored under the host's own name can be asked back here too.
-                await self.engine.store.link_session(found.session.name, found.hint)
-        before = found.session.ledger
-        is_cold = time.monotonic() - found.answered_at > COLD_SECONDS
-        call = partial(bridge.run, found.session.compress, messages, None, None, force, cache_is_cold=is_cold)
-        self.counts["passes"] += 1
-        with anyio.move_on_after(self.deadline_seconds) as scope:
+            self.counts["passes"] += 1
+            call = partial(bridge.run, found.session.compress, messages, None, None, force, cache_is_cold=is_cold)
             done = await to_thread.run_sync(call, abandon_on_cancel=True)
             self.counts[f"passes {done.outcome}"] += 1
         if scope.cancelled_caught:
             self.counts["passes beyond the deadline"] += 1
         return found.session.ledger is not before
+
+    async def _link(self, found: Conversation, form: Form) -> None:
+        """Before it decides anything, a conversation has a session of its own that reads what belongs to it.
+
+        Raises StoreError where a fork cannot have one.
+        """
+        if self.conversations.is_shared(found):
+            await found.own_session()
+        if found.hint and form.hints_name_sessions and found.linked != found.session.name:
+            with suppress(StoreError):
+                # What a plugin or an offline rewrite stored under the host's own name can be asked back here too.
+                await link(self.engine.store, found.session.name, found.hint)
+                found.linked = found.session.name
 
     async def _edit(self, prepared: Prepared, found: Conversation, body: Body, *, counts_only: bool = False) -> None:
         """Work out what is sent; nothing is set in `prepared` before all of it is there."""
@@ -200,11 +216,7 @@ class Brain:
             return False
         first = 0 if first_time else min(new)
         before = len(found.unbound)
-        found.unbound |= {
-            digest
-            for digest, message in zip(body.chain[first:], body.messages[first:], strict=True)
-            if form.has_reasoning(message)
-        }
+        found.unbound |= _with_reasoning(body, form, first)
         return len(found.unbound) > before
 
     def sent(self, prepared: Prepared) -> None:
@@ -230,6 +242,9 @@ class Brain:
         if found is None or prepared.body is None:
             return
         found.answered_at = time.monotonic()
+        if prepared.unbound:
+            found.unbound |= prepared.unbound
+            self.counts["originals without reasoning"] += 1
         if prepared.outgoing is None or view is None:
             found.sent_chars = len(prepared.body.text)
             found.sent_edits = frozenset()
@@ -295,25 +310,11 @@ class Brain:
             return None
         if not form.binds_reasoning(body.fields):
             return None
-        found.unbound |= {
-            digest for digest, message in zip(body.chain, body.messages, strict=True) if form.has_reasoning(message)
-        }
         again = Prepared(form, prepared.original)
         again.conversation, again.body = found, body
-        again.outgoing = self._without_unbound(found, body, form)
-        self.counts["originals without reasoning"] += 1
+        again.unbound = found.unbound | _with_reasoning(body, form)
+        again.outgoing = _without_reasoning_of(again.unbound, body, form)
         return None if again.outgoing is None else again
-
-    def _without_unbound(self, found: Conversation, body: Body, form: Form) -> Outgoing | None:
-        """The original without reasoning made for another history; None where that is the original itself."""
-        if not found.unbound or not form.binds_reasoning(body.fields):
-            return None
-        rows: dict[int, str | None] = {}
-        for row, digest in enumerate(body.chain):
-            if digest in found.unbound:
-                left = form.without_reasoning(body.messages[row])
-                rows[row] = None if left is None else dump(left)
-        return body.write(rows) if rows else None
 
     async def rescue(self, prepared: Prepared) -> Prepared | None:
         """The prompt was too long: one forced pass; the request to send now, or None where nothing came of it."""
@@ -374,3 +375,21 @@ class Brain:
     def _fault(self, what: str, error: Exception) -> None:
         self.counts["faults"] += 1
         logger.error("%s", what, exc_info=error)
+
+
+def _with_reasoning(body: Body, form: Form, first: int = 0) -> frozenset[bytes]:
+    """Messages that hold reasoning, from one on."""
+    rows = zip(body.chain[first:], body.messages[first:], strict=True)
+    return frozenset(digest for digest, message in rows if form.has_reasoning(message))
+
+
+def _without_reasoning_of(unbound: frozenset[bytes], body: Body, form: Form) -> Outgoing | None:
+    """The original without reasoning made for another history; None where that is the original itself."""
+    if not unbound or not form.binds_reasoning(body.fields):
+        return None
+    rows: dict[int, str | None] = {}
+    for row, digest in enumerate(body.chain):
+        if digest in unbound:
+            left = form.without_reasoning(body.messages[row])
+            rows[row] = None if left is None else dump(left)
+    return body.write(rows) if rows else None

@@ -19,12 +19,14 @@ REASONING = ("reasoning_details", "thinking_blocks")
 """Fields in which gateways to Claude models keep signed thinking; plain reasoning text is bound to nothing."""
 SESSION_HEADER = "x-session-id"
 OVERFLOW = re.compile(rb"context_length_exceeded|maximum context length|context window", re.IGNORECASE)
+REFUSED_REASONING = re.compile(rb"thinking|signature|prefix.?mismatch|reasoning", re.IGNORECASE)
 
 
 class ChatForm:
     """Requests to `/v1/chat/completions`."""
 
     name = "openai"
+    hints_name_sessions = False
 
     def is_turn(self, path: str) -> bool:
         """Whether a path asks for an answer of the model."""
@@ -48,6 +50,10 @@ class ChatForm:
     def is_overflow(self, status: int, body: bytes) -> bool:
         """The provider's words for a prompt beyond the window."""
         return status in (400, 413) and OVERFLOW.search(body[:4_000]) is not None
+
+    def speaks_of_reasoning(self, body: bytes) -> bool:
+        """As gateways to Claude models pass it on, and in words of their own."""
+        return REFUSED_REASONING.search(body[:4_000]) is not None
 
     def error(self, status: int, text: str) -> bytes:
         """An error as the provider puts it."""

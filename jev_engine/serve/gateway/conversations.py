@@ -16,12 +16,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from anyio import to_thread
 
+from jev_engine import bridge
 from jev_engine.engine import ContextEngine
 from jev_engine.ledger import Ledger
 from jev_engine.serve.gateway.body import Body
 from jev_engine.serve.gateway.hidden import Hidden
 from jev_engine.serve.gateway.records import Record, Records
 from jev_engine.sessions import Session
+from jev_engine.store import OriginalStore
 
 __all__ = ["Conversation", "Conversations", "Newest", "State"]
 
@@ -71,6 +73,14 @@ class Newest(Generic[K, V]):
         return reversed(self._things.values())
 
 
+async def link(store: OriginalStore, new: str, old: str) -> None:
+    """Let a session read what another one has; raises StoreError.
+
+    It writes, and a database may be busy: who waits for it can stop waiting at any time.
+    """
+    await to_thread.run_sync(bridge.run, store.link_session, new, old, abandon_on_cancel=True)
+
+
 class State(NamedTuple):
     """What a conversation was at one of its requests; a fork begins with it."""
 
@@ -118,6 +128,8 @@ class Conversation:
         """Prompt tokens of its last answer."""
         self.reasoning_removed = 0
         """Messages that are sent without their reasoning."""
+        self.linked = ""
+        """The session of ours that reads what the host's own session has stored."""
 
     def state(self) -> State:
         """What it is now."""
@@ -146,7 +158,7 @@ class Conversation:
         own = Session(common.engine, name, host=common.host, came_from=common.name)
         ledger = await common.in_force() if ledger is None else ledger
         if len(ledger):
-            await common.engine.store.link_session(own.name, common.name)
+            await link(common.engine.store, own.name, common.name)
         own.ledger = ledger
         own.trigger = copy(common.trigger)
         own.trigger.usage_tokens = self.used_tokens

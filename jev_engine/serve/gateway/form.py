@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -9,6 +10,9 @@ from jev_engine.serve.gateway.body import Body
 from jev_engine.serve.gateway.hidden import Hidden
 
 __all__ = ["Form", "Reply", "encode_event", "event_data"]
+
+# As the specification of server-sent events has it: other line breaks of Unicode are part of a line.
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class Reply(Protocol):
@@ -57,6 +61,9 @@ class Form(Protocol):
     name: str
     """Of the adapter for its messages."""
 
+    hints_name_sessions: bool
+    """A hint is the host's own name for a session, under which its plugin stores too; else any word of a client's."""
+
     def is_turn(self, path: str) -> bool:
         """Whether a path asks for an answer of the model."""
         ...
@@ -75,6 +82,10 @@ class Form(Protocol):
 
     def is_overflow(self, status: int, body: bytes) -> bool:
         """Whether the provider refused a request for being longer than the model's window."""
+        ...
+
+    def speaks_of_reasoning(self, body: bytes) -> bool:
+        """Whether the provider says in a refusal that reasoning is not as it should be."""
         ...
 
     def error(self, status: int, text: str) -> bytes:
@@ -120,11 +131,11 @@ class Form(Protocol):
 
 def event_data(raw: bytes) -> str:
     """The data of one server-sent event."""
-    lines = [line[5:].lstrip() for line in raw.decode().splitlines() if line.startswith("data:")]
+    lines = [line[5:].lstrip() for line in _LINE_END.split(raw.decode()) if line.startswith("data:")]
     return "\n".join(lines)
 
 
 def encode_event(name: str | None, text: str) -> bytes:
-    """One server-sent event."""
+    """One server-sent event; `text` is one line that can be UTF-8, such as `dump` writes."""
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {text}\n\n".encode("utf-8", "surrogatepass")
+    return f"{head}data: {text}\n\n".encode()

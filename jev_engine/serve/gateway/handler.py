@@ -91,6 +91,8 @@ class Gateway:
         self.brain = Brain(engine, records or Records(), deadline_seconds=deadline_seconds)
         self.upstreams = Upstreams(DEFAULT_UPSTREAMS if upstreams is None else upstreams, stall_seconds=stall_seconds)
         self.stall_seconds = stall_seconds
+        self.why_untouched: str | None = None
+        """Why every request passes through as it came, where the user's engine cannot be made."""
         self._token = token.encode()
         self._most_streams = most_streams
         self._most_body_bytes = most_body_bytes
@@ -125,7 +127,8 @@ class Gateway:
     def health(self) -> dict[str, Any]:
         """Counts of what happened; no content."""
         return {
-            "status": "ok",
+            "status": "ok" if self.why_untouched is None else "untouched",
+            "why": self.why_untouched,
             "streams": self._streams,
             "conversations": len(self.brain.conversations),
             "counts": dict(self.brain.counts),
@@ -222,6 +225,9 @@ class _Exchange:
         if size > self.gateway.most_body_bytes:
             raise _TooLarge
         encoded = self._header(b"content-encoding") not in (b"", b"identity")
+        if form is not None and self.gateway.why_untouched is not None:
+            self.brain.counts["requests without an engine"] += 1
+            form = None
         if form is None or encoded or not self.gateway.may_hold(size):
             await self._pass_through(b"", size if length.isdigit() else None)
             return

@@ -21,6 +21,7 @@ SESSION_IN_USER = re.compile(r"session(?:_id)?[_\-\"': ]+([0-9a-fA-F-]{36})")
 OVERFLOW = re.compile(
     rb"prompt is too long|exceed[^\"]{0,40}context|context[^\"]{0,40}(?:limit|exceed|window)", re.IGNORECASE
 )
+REFUSED_REASONING = re.compile(rb"thinking|signature|prefix.?mismatch", re.IGNORECASE)
 USAGE = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 ERRORS = {
     413: "request_too_large",
@@ -34,6 +35,7 @@ class MessagesForm:
     """Requests to `/v1/messages` and `/v1/messages/count_tokens`."""
 
     name = "anthropic"
+    hints_name_sessions = True
 
     def is_turn(self, path: str) -> bool:
         """Whether a path asks for an answer of the model."""
@@ -65,6 +67,10 @@ class MessagesForm:
     def is_overflow(self, status: int, body: bytes) -> bool:
         """A request beyond the provider's size, or its words for a prompt beyond the window."""
         return status == 413 or (status == 400 and OVERFLOW.search(body[:4_000]) is not None)
+
+    def speaks_of_reasoning(self, body: bytes) -> bool:
+        """As the provider does: "Invalid `signature` in `thinking` block"."""
+        return REFUSED_REASONING.search(body[:4_000]) is not None
 
     def error(self, status: int, text: str) -> bytes:
         """An error as the provider puts it."""

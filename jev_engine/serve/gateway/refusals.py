@@ -40,7 +40,7 @@ async def second_try(
     elif prepared.outgoing is not None:
         again = Prepared(prepared.form, prepared.original)
         again.conversation, again.body = prepared.conversation, prepared.body
-    elif is_turn:
+    elif is_turn and prepared.form.speaks_of_reasoning(refusal):
         again = brain.without_reasoning(prepared)
     if again is None:
         return Tried(prepared, response, refusal)
@@ -53,12 +53,13 @@ async def second_try(
 
 
 async def _last_try(wire: _Wire, brain: Brain, tried: Tried) -> Tried:
-    """The original was refused as well: without its reasoning, where that was made for edited histories.
+    """The original was refused as well: without its reasoning, where the provider complains about that.
 
     What the provider says of the original otherwise is what a client would see without us.
     """
     refusal = await _read_all(tried.response)
-    again = brain.without_reasoning(tried.prepared)
+    speaks_of_it = tried.prepared.form.speaks_of_reasoning(refusal)
+    again = brain.without_reasoning(tried.prepared) if speaks_of_it else None
     if again is None:
         return tried._replace(refusal=refusal)
     response = await wire.send_on(again.content, must_read=False)

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from jev_engine.errors import ConfigError
 
-__all__ = ["Provider", "Upstreams", "close", "decoder_for", "forwarded", "raw_parts", "returned"]
+__all__ = ["Provider", "Upstreams", "close", "decoder_for", "forwarded", "is_safe", "raw_parts", "returned"]
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 CONNECT_SECONDS = 15.0
@@ -97,10 +97,18 @@ async def close(response: httpx.Response) -> None:
         await response.aclose()
 
 
+def is_safe(url: str) -> bool:
+    """Whether keys may be sent to an address: over https, or to this machine."""
+    try:
+        parts = urlsplit(url)
+        is_private = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    except ValueError:
+        return False
+    return bool(is_private and parts.hostname and not parts.query and not parts.fragment and "@" not in parts.netloc)
+
+
 def _checked(name: str, url: str) -> str:
-    parts = urlsplit(url)
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-    if is_safe and parts.hostname and not parts.query and not parts.fragment and "@" not in parts.netloc:
+    if is_safe(url):
         return url
     raise ConfigError(f"upstream {name!r}: {url!r} is no https address, nor one of this machine", setting="upstreams")
 
