@@ -7,6 +7,7 @@ garbage: at 20,000 calls that was a third of its cost (benchmarks/ratios.py).
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,18 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _holders -= 1
+            _holders = max(0, _holders - 1)  # a fork within begins anew
             if _holders == 0 and _was_enabled:
                 gc.enable()
+
+
+def _after_fork() -> None:
+    # Whoever held it back in another thread is not in this process, and the lock may be held for ever.
+    global _holders, _lock
+    if _holders and _was_enabled:
+        gc.enable()
+    _holders, _lock = 0, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

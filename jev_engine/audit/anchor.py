@@ -16,7 +16,11 @@ from jev_engine.audit.files import write_whole
 from jev_engine.errors import AuditError
 from jev_engine.store.sqlite import SqliteStore
 
-__all__ = ["Anchor", "FileAnchor", "StoreAnchor"]
+__all__ = ["BUSY_SECONDS", "Anchor", "FileAnchor", "StoreAnchor"]
+
+
+BUSY_SECONDS = 2.0
+"""Longest to wait for a store that another process holds: the anchor of the next pass makes up for this one's."""
 
 
 class Anchor(Protocol):
@@ -69,7 +73,7 @@ class StoreAnchor:
 
     def __init__(self, store: SqliteStore, trail: str | os.PathLike[str]) -> None:
         # A store object of its own: what it keeps open is used by one sink only.
-        self._store = SqliteStore(store.path, limits=store.limits)
+        self._store = SqliteStore(store.path, limits=store.limits, busy_seconds=BUSY_SECONDS)
         self._trail = os.path.realpath(trail)
         self._written: dict[str, Head] | None = None
 

@@ -85,6 +85,8 @@ def _warn(elsewhere: str | None) -> None:
 def _answer(route: str) -> None:
     """The same answers as the process gives, from this one: slower, and nothing has to run."""
     from jev_engine.serve.desk import Desk  # noqa: PLC0415  # as above
+    from jev_engine.serve.environment import leaves_settings_out  # noqa: PLC0415
+    from jev_engine.settings import CONFIG_VARIABLE  # noqa: PLC0415
 
     try:
         given = json.load(sys.stdin)
@@ -92,5 +94,7 @@ def _answer(route: str) -> None:
         raise click.UsageError(f"standard input is no JSON: {error}") from None
     if not isinstance(given, dict):
         raise click.UsageError("standard input is no JSON object")
+    if leaves_settings_out(os.environ):  # as the process does: both answer for one session, from one store
+        del os.environ[CONFIG_VARIABLE]
     desk = Desk(may_wait=False)
     click.echo(json.dumps(desk.routes()[f"/plugin/{route}"](given)))

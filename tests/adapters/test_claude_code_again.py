@@ -243,6 +243,20 @@ def test_each_settings_file_is_remembered_by_itself(desk, tmp_path):
     assert desk.setup()["env"] == {PERCENT: "60"}
 
 
+def test_the_plugins_files_stay_as_long_as_another_settings_file_names_them(desk, tmp_path):
+    """The last one that is removed takes them along."""
+    other = tmp_path / "other" / "settings.json"
+    other.parent.mkdir()
+    desk.setup()
+    carry_out(integration.setup({"claude": desk.claude, "config": str(other.parent)}))
+    manifest = plugin_folder() / ".claude-plugin" / "marketplace.json"
+
+    desk.remove()
+    assert manifest.exists()
+    carry_out(integration.remove({"config": str(other.parent)}))
+    assert [path for path in plugin_folder().rglob("*") if path.is_file()] == []
+
+
 @pytest.mark.parametrize("held", ["{", "[]", '{"x": 1}', "\xff"])
 def test_a_memory_that_cannot_be_read_makes_nothing_of_the_user_ours(desk, held):
     """Then a variable stays, whoever wrote it."""

@@ -240,6 +240,32 @@ def test_removing_leaves_nothing_of_ours(home: Path) -> None:
     assert not (home / "plugins" / "jev-engine").exists()
 
 
+def test_a_plugin_folder_that_is_a_link_is_not_ours(home: Path, tmp_path: Path) -> None:
+    """Such as a developer's checkout: nothing behind it is written or removed."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "work.py").write_text("x = 1\n")
+    (home / "plugins").mkdir()
+    (home / "plugins" / "jev-engine").symlink_to(checkout)
+
+    for plan in (integration.setup, integration.remove):
+        with pytest.raises(HostError, match="is a link"):
+            plan({"home": str(home)})
+    assert [path.name for path in checkout.iterdir()] == ["work.py"]
+
+
+@pytest.mark.parametrize("item", ["- name: b\n      k: v", "- a\n    -\n      b", "- - b\n      - c"])
+def test_a_list_with_items_of_several_lines_is_refused_or_kept(item: str) -> None:
+    """No row of ours may land within one."""
+    yaml = pytest.importorskip("yaml", reason="NOT CHECKED: needs pyyaml")
+    text = f"plugins:\n  enabled:\n    - a\n    {item}\n"
+    try:
+        changed = switch_on(text)
+    except HostError:
+        return
+    assert yaml.safe_load(changed)["plugins"]["enabled"] == [*yaml.safe_load(text)["plugins"]["enabled"], "jev-engine"]
+
+
 def test_planning_writes_nothing(home: Path) -> None:
     before = sorted(home.rglob("*"))
     integration.setup({})

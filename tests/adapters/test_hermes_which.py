@@ -304,6 +304,35 @@ def test_a_turn_that_broke_off_leaves_no_name_for_the_next_users_history(old: Ca
     assert host.shared.session("ann").passes == 0
 
 
+@pytest.mark.parametrize("first", ["hello", "Please look at the importer. " * 20])
+def test_who_began_with_the_same_words_is_another_user_all_the_same(first: str, old: Callable[[int], OldHost]) -> None:
+    """A turn of ann broke off after her first message, which was bob's first message too; the thread still has her."""
+    host = old(1)
+    ann, bob = OldAgent(host, "ann"), OldAgent(host, "bob")
+    host.run(0, ann.turn, first, breaks_off=True)
+    state = [{"role": "user", "content": first}]
+    host.shared.words.note("ann", state, is_whole=False)
+    host.run(0, setattr, here, "session", "ann")
+    bob.messages = [*state, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Read all."}]
+    for _ in range(9):
+        bob.read()
+    made = host.run(0, host.engine.compress, bob.messages, current_tokens=60_000)
+
+    assert not host.shared.words.continues("ann", bob.messages)
+    assert made is bob.messages
+    assert host.shared.session("ann").passes == 0
+
+
+def test_an_engine_that_served_two_never_takes_one_for_the_only_one() -> None:
+    """Also where the newer name of the first comes before its rotation."""
+    shared = Shared(lambda: None)  # type: ignore[arg-type,return-value]
+    for name in ("a", "a2", "c"):
+        shared.heard_of(name)
+    shared._conversations = shared._conversations - {"a"}
+
+    assert shared.only == ""
+
+
 def test_two_users_who_said_the_same_are_not_told_apart(old: Callable[[int], OldHost]) -> None:
     """Nor is anybody who said next to nothing."""
     host = old(1)

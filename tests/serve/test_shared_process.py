@@ -98,10 +98,30 @@ def test_another_settings_file_counts_with_a_folder_of_its_own_only():
     named = {"HOME": "/h", "JEV_ENGINE_CONFIG": "/p/config.toml", "XDG_CONFIG_HOME": "/h/c", "npm_config_x": "1"}
 
     assert known_environment(named) == {"HOME": "/h", "XDG_CONFIG_HOME": "/h/c"}
+
     assert leaves_settings_out(named)
     own = {**named, "JEV_ENGINE_RUNTIME": "/p/run"}
     assert known_environment(own) == {name: value for name, value in own.items() if name != "npm_config_x"}
     assert not leaves_settings_out(own)
+
+
+def test_one_answer_from_the_command_uses_the_settings_the_process_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both answer for one session: its originals must lie in one store."""
+    (tmp_path / "config.toml").write_text("miss_cost = 'odd'\n")
+    monkeypatch.setenv("JEV_ENGINE_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("JEV_ENGINE_RUNTIME", raising=False)
+    asked = json.dumps({"session_id": "s"})
+    left_out = CliRunner().invoke(main, ["serve", "--once", "status"], input=asked)
+    monkeypatch.setenv("JEV_ENGINE_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("JEV_ENGINE_RUNTIME", str(tmp_path / "run"))
+    taken = CliRunner().invoke(main, ["serve", "--once", "status"], input=asked)
+
+    assert "miss_cost" not in left_out.output
+    assert "miss_cost" in taken.output
     assert not leaves_settings_out({"HOME": "/h"})
 
 

@@ -133,13 +133,16 @@ class ClaudeCode:
         """Our files go, and our entries in the user's settings; what they replaced comes back, the rest stays."""
         folder, path = plugin_folder(), settings_path(options)
         held = user_settings.read(path)
-        files = [file for file in _own_files(folder) if file != folder / setups.FILE]
+        is_last = not setups.others(folder, path)
+        files = [file for file in _own_files(folder) if is_last and file != folder / setups.FILE]
         left = user_settings.without_ours(held, setups.earlier(folder, path))
         changes = setups.changes(folder, path, None)
         changes += [Change(file, None, "part of the plugin", is_ours=True) for file in files]
         if left != held:
             changes.append(Change(path, user_settings.dump(left), "no longer names the plugin"))
+        shared = [] if is_last else ["The plugin's files stay: other settings files name them."]
         notes = [
+            *shared,
             "Sessions that were compacted stay as they are; jev-engine expand and restore still work on them.",
             "Originals are kept until their limits take them; jev-engine store purge forgets them now.",
         ]

@@ -13,7 +13,7 @@ from typing import Any
 from jev_engine.hosts import Change
 from jev_engine_adapters.claude_code.settings import dump
 
-__all__ = ["FILE", "changes", "earlier"]
+__all__ = ["FILE", "changes", "earlier", "others"]
 
 FILE = "set-ups.json"
 
@@ -32,6 +32,11 @@ def changes(folder: Path, settings: Path, note: Mapping[str, Any] | None) -> lis
     if wanted == held:
         return []
     return [Change(folder / FILE, dump(wanted) if wanted else None, "what was set up", is_ours=True)]
+
+
+def others(folder: Path, settings: Path) -> list[str]:
+    """Other settings files that were set up and are still there."""
+    return [name for name in _read(folder) if name != _name(settings) and Path(name).exists()]
 
 
 def _name(settings: Path) -> str:

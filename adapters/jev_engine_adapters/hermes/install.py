@@ -134,7 +134,9 @@ def _read(path: Path) -> str:
 
 
 def _present(folder: Path) -> list[Path]:
-    """Files that are there, deepest first: a folder goes with its last file."""
+    """Files that are there, deepest first: a folder goes with its last file. Raises HostError for one of another."""
+    if folder.is_symlink():
+        raise HostError(f"{folder} is a link to {folder.resolve()}, which is not ours to change: take the link away")
     found = [path for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
     return sorted(found, key=lambda path: (-len(path.parts), str(path)))
 
@@ -171,7 +173,11 @@ HAS_HOST = "import sys; from importlib.util import find_spec; sys.exit(find_spec
 COMPARE = """
 import json, sys, yaml
 before, after = json.load(sys.stdin)
-old, new = yaml.safe_load(before) or {}, yaml.safe_load(after) or {}
+old = yaml.safe_load(before) or {}
+try:
+    new = yaml.safe_load(after) or {}
+except yaml.YAMLError:
+    new = {"it": "does not load"}
 for data in (old, new):
     for key, inner in (("plugins", "enabled"), ("context", "engine")):
         part = data.get(key) or {}

@@ -242,6 +242,10 @@ def _list_in(lines: Lines, plugins: Entry) -> None:
         lines.rows[enabled.line] = f"{pad}enabled:{enabled.comment}"
         rows = range(enabled.line + 1, enabled.end)
         last = [n for n in rows if lines.rows[n].lstrip().startswith("- ")]
+        starts = {len(lines.rows[n]) - len(lines.rows[n].lstrip()) for n in last}
+        nested = any(lines.rows[n].lstrip()[2:].lstrip().startswith("- ") for n in last)
+        if nested or len(starts) > 1 or len(last) != sum(bool(_split(lines.rows[n].strip())[0]) for n in rows):
+            raise HostError(f"config.yaml has 'enabled:' with items of several lines; write this by hand:\n{BY_HAND}")
         at = last[-1] if last else enabled.line
         item_pad = lines.rows[at][: len(lines.rows[at]) - len(lines.rows[at].lstrip())] if last else f"{pad}  "
         lines.rows.insert(at + 1, f"{item_pad}- {NAME}")

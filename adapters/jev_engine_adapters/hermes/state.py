@@ -275,6 +275,7 @@ class Shared:
         self.words = Words()
         """What was said in the sessions of such a host."""
         self._conversations: set[str] = set()
+        self._serves_many = False
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -323,12 +324,13 @@ class Shared:
     def only(self) -> str:
         """The one session of a host that shares one instance; empty where there may be others."""
         names = list(self._conversations)
-        return names[0] if len(names) == 1 else ""
+        return names[0] if len(names) == 1 and not self._serves_many else ""
 
     def heard_of(self, session: str) -> None:
         """A host that shares one instance works on that session; empty for one it does not name."""
-        if len(self._conversations) <= 1:
+        if not self._serves_many:
             self._conversations.add(session)
+            self._serves_many = len(self._conversations) > 1
 
     def parent_of(self, session: str) -> str:
         """The session a person talks to: that of the agent which a helper helps."""

@@ -69,11 +69,19 @@ class Words:
                 self._states[new] = self._states.pop(old)
 
     def continues(self, session: str, messages: Any) -> bool:
-        """Whether a history begins with what was said in that session."""
+        """Whether a history is what was said in that session, and what the assistant has said since.
+
+        New words of the user make it another turn, and maybe another user's: two may have begun with the same words.
+        """
         said = _said(messages)
         with self._lock:
             states = list(self._states.get(session, ()))
-        return any(count <= len(said) and _digest(said[:count]) == digest for count, digest in states)
+        return any(
+            count <= len(said)
+            and _digest(said[:count]) == digest
+            and not any(role == "user" for role, _ in said[count:])
+            for count, digest in states
+        )
 
     def owner(self, messages: Any) -> str:
         """The one session whose history this is, with at most new words of the user behind it; empty where none is."""
