@@ -14,8 +14,8 @@ from jev_engine.cli.files import Refused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jev_engine.audit.outcomes import Outcome
     from jev_engine.calibration import Calibration
-    from jev_engine.evaluate.calibrate import Answer
 
 __all__ = ["calibrate"]
 
@@ -40,7 +40,7 @@ def calibrate(recorded: tuple[Path, ...], out: Path, *, as_json: bool) -> None:
     from jev_engine.cli.show import warn  # noqa: PLC0415
     from jev_engine.evaluate.calibrate import fit_calibrations, read_answers  # noqa: PLC0415
 
-    answers: list[Answer] = []
+    answers: list[Outcome] = []
     for path in recorded:
         try:
             with path.open(encoding="utf-8") as stream:
@@ -61,7 +61,7 @@ def calibrate(recorded: tuple[Path, ...], out: Path, *, as_json: bool) -> None:
     click.echo(f"Wrote {out}", err=True)
 
 
-def _curves(each: Calibration, answers: Sequence[Answer]) -> dict[str, list[tuple[float, float, int]]]:
+def _curves(each: Calibration, answers: Sequence[Outcome]) -> dict[str, list[tuple[float, float, int]]]:
     """Reliability of the raw answers, of the prior map and of the fitted one."""
     from jev_engine.evaluate.calibrate import PRIOR, reliability  # noqa: PLC0415
 
@@ -72,11 +72,11 @@ def _curves(each: Calibration, answers: Sequence[Answer]) -> dict[str, list[tupl
     }
 
 
-def _as_json(each: Calibration, answers: Sequence[Answer]) -> dict[str, Any]:
+def _as_json(each: Calibration, answers: Sequence[Outcome]) -> dict[str, Any]:
     return {**each._asdict(), "evidence": each.evidence._asdict(), "reliability": _curves(each, answers)}
 
 
-def _show(parts: Sequence[tuple[Calibration, Sequence[Answer]]]) -> None:
+def _show(parts: Sequence[tuple[Calibration, Sequence[Outcome]]]) -> None:
     from rich import box  # noqa: PLC0415  # costs 60 ms
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

@@ -10,12 +10,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, product
-from typing import Any, NamedTuple
+from typing import Any
 
 from jev_engine.answers import Belief, Evidence, logit
+from jev_engine.audit.outcomes import Outcome
 from jev_engine.calibration import Calibration
 
-__all__ = ["PRIOR", "Answer", "fit_calibrations", "fit_evidence", "log_loss", "read_answers", "reliability"]
+__all__ = ["PRIOR", "fit_calibrations", "fit_evidence", "log_loss", "read_answers", "reliability"]
 
 BINS_PER_UNIT = 20
 """Bins per unit of log-odds while fitting: rounding moves a probability by at most 0.6 points."""
@@ -33,18 +34,7 @@ FEWEST_ROWS, FEWEST_NEEDED = 50, 5
 """Less than this is not fitted: three numbers need more than a handful of needed results."""
 
 
-class Answer(NamedTuple):
-    """One recorded answer and its outcome."""
-
-    judge: str
-    model: str
-    question_version: str
-    raw: float
-    p_local: float
-    needed: bool
-
-
-def read_answers(lines: Iterable[str]) -> list[Answer]:
+def read_answers(lines: Iterable[str]) -> list[Outcome]:
     """Answers from JSON Lines with `raw`, `p_local`, `needed`, and `judge`, `model`, `question_version` where known.
 
     Raises ValueError that names the line.
@@ -63,11 +53,11 @@ def read_answers(lines: Iterable[str]) -> list[Answer]:
         if not (0 <= raw <= 1 and 0 <= p_local <= 1 and needed in (0, 1)):
             raise ValueError(f"line {number}: raw and p_local are probabilities, needed is true or false")
         judge, model, wording = (str(record.get(name) or "") for name in ("judge", "model", "question_version"))
-        found.append(Answer(judge, model, wording, raw, p_local, bool(needed)))
+        found.append(Outcome(judge, model, wording, raw, p_local, bool(needed)))
     return found
 
 
-def log_loss(answers: Sequence[Answer], evidence: Evidence) -> float:
+def log_loss(answers: Sequence[Outcome], evidence: Evidence) -> float:
     """Mean log loss after one map."""
     total = 0.0
     for answer in answers:
@@ -76,7 +66,7 @@ def log_loss(answers: Sequence[Answer], evidence: Evidence) -> float:
     return total / len(answers)
 
 
-def fit_evidence(answers: Sequence[Answer]) -> Evidence:
+def fit_evidence(answers: Sequence[Outcome]) -> Evidence:
     """The map with the least log loss, pulled towards the prior one; deterministic."""
     prior = PRIOR
     binned: Counter[tuple[int, int, bool]] = Counter()
@@ -111,9 +101,9 @@ def _softplus(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
-def fit_calibrations(answers: Sequence[Answer]) -> tuple[list[Calibration], list[str]]:
+def fit_calibrations(answers: Sequence[Outcome]) -> tuple[list[Calibration], list[str]]:
     """One map per judge, model and wording, and why others got none."""
-    groups: dict[tuple[str, str, str], list[Answer]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
     for answer in answers:
         groups[answer[:3]].append(answer)
     fitted, refused = [], []

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from jev_engine.answers import Evidence, logit
+from jev_engine.audit.outcomes import Outcome
 from jev_engine.calibration import read_calibrations
 from jev_engine.cli import main
 from jev_engine.errors import ConfigError
-from jev_engine.evaluate.calibrate import Answer, fit_evidence, log_loss, read_answers, reliability
+from jev_engine.evaluate.calibrate import fit_evidence, log_loss, read_answers, reliability
 
 
 def drawn(count, evidence, seed=1):
@@ -23,7 +24,7 @@ def drawn(count, evidence, seed=1):
         p_local = min(0.9, max(0.002, dice.betavariate(0.5, 6)))
         raw = 1 / (1 + math.exp(-dice.gauss(logit(0.14), 0.6)))
         p = evidence.step(p_local, raw)
-        yield Answer("jev", "jev-1.13", "q2", raw, p_local, dice.random() < p)
+        yield Outcome("jev", "jev-1.13", "q2", raw, p_local, dice.random() < p)
 
 
 def write(path, answers):
