@@ -3,8 +3,8 @@
     python benchmarks/audit.py                overhead at 1,000 calls, in round trips of the history's JSON
     python benchmarks/audit.py --events 1000000    so many events, rotated within the limit, and verified
 
-Overhead is CPU time of the process, all threads, of a first pass with the trail less one without: the median of pairs.
-The anchor of the trail lies in a store, as it does for the command.
+Overhead is CPU time of the process, all threads, of a first pass with the trail less one without: the median of pairs,
+in which either goes first as often as the other. The anchor of the trail lies in a store, as it does for the command.
 """
 
 from __future__ import annotations
@@ -61,14 +61,16 @@ def overhead(calls: int, runs: int) -> float:
         trail = Path(folder) / "trail.jsonl"
         anchor = StoreAnchor(SqliteStore(Path(folder) / "originals.sqlite3"), trail)
         sink = JsonlSink(trail, key=b"k" * 32, anchor=anchor)
-        for _ in range(runs + 1):
+        for run in range(runs + 2):
             start = time.process_time()
             json.loads(json.dumps(messages))
             trips.append(time.process_time() - start)
-            pair = (one_pass(messages, []), one_pass(messages, [sink]))
-            extra.append(pair[1] - pair[0])
-    # The first pair pays for imports.
-    return statistics.median(extra[1:]) / statistics.median(trips[1:])
+            pair: dict[bool, float] = {}
+            for with_trail in (False, True) if run % 2 else (True, False):
+                pair[with_trail] = one_pass(messages, [sink] if with_trail else [])
+            extra.append(pair[True] - pair[False])
+    # The first pairs pay for imports.
+    return statistics.median(extra[2:]) / statistics.median(trips[2:])
 
 
 def many(events: int) -> None:
@@ -101,7 +103,7 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=1_000)
-    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--events", type=int, default=0)
     given = parser.parse_args()
     if given.events:

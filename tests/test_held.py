@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sqlite3
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from jev_engine.audit.anchor import StoreAnchor
 from jev_engine.audit.chain import Head
+from jev_engine.store.database import Database, Held
 from jev_engine.store.sqlite import SqliteStore
 
 
@@ -70,3 +72,16 @@ def test_a_fork_writes_with_a_connection_of_its_own(anchor: StoreAnchor, tmp_pat
 
     anchor.write({"a": Head(3, "z")})
     assert again(tmp_path) == {"a": Head(3, "z")}
+
+
+def test_small_writes_do_not_wait_for_the_disk_but_originals_do(tmp_path: Path) -> None:
+    modes: list[int] = []
+
+    def look(db: sqlite3.Connection) -> None:
+        modes.append(db.execute("PRAGMA synchronous").fetchone()[0])
+
+    database = Database(tmp_path / "o.sqlite3", 1.0, 10**9)
+    Held(database).run(look)
+    database.run(look, write=True)
+
+    assert modes == [1, 2]  # NORMAL, FULL

@@ -68,7 +68,12 @@ def columns_of(decisions: Sequence[Decision], windows: Mapping[str, int], keyed:
         ],
         "text_digest": keyed.digests([None if decision.action == "keep" else decision.text for decision in decisions]),
     }
-    return {name: column for name, column in columns.items() if column.count(None) < len(column)}
+    # Most columns are known from the first unit on, and comparing a number with None costs more than that look.
+    return {
+        name: column
+        for name, column in columns.items()
+        if column and (column[0] is not None or column.count(None) < len(column))
+    }
 
 
 def settings_of(config: EngineConfig) -> dict[str, Any]:

@@ -150,10 +150,10 @@ class Database:
                 yield db
 
     @contextmanager
-    def transaction(self, db: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    def transaction(self, db: sqlite3.Connection, *, write: bool, survives_power_cut: bool = True) -> Iterator[None]:
         """All of it or nothing, in a file that is up to date."""
-        # A transaction that was reported as saved must survive a power cut: markers point to it.
-        db.execute("PRAGMA synchronous = FULL")
+        # What was reported as saved must survive a power cut, because markers point to it.
+        db.execute(f"PRAGMA synchronous = {'FULL' if survives_power_cut else 'NORMAL'}")
         db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         try:
             if write or not schema.is_older(db):
@@ -180,7 +180,7 @@ _of_parents: list[sqlite3.Connection] = []
 class Held:
     """One connection that stays open, for small writes that come often: opening one costs more than such a write.
 
-    Not for several threads at once.
+    What is written survives the process, not a power cut, as a file would. Not for several threads at once.
     """
 
     def __init__(self, database: Database) -> None:
@@ -207,7 +207,7 @@ class Held:
     def _within(self, work: Callable[[sqlite3.Connection], T]) -> T:
         db = self._open()
         try:
-            with self._database.transaction(db, write=True):
+            with self._database.transaction(db, write=True, survives_power_cut=False):
                 return work(db)
         except BaseException:
             self.close()
