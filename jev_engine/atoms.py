@@ -199,8 +199,11 @@ def _classify(word: bytes) -> Any:
     if word[-1] in _EDGE_SIGNS or word[0] in _EDGE_SIGNS:  # the end of a sentence, an option, a list mark
         bare = word.strip(b".-")
         return None if not bare or (bare.islower() and bare.isalpha()) else _classify(bare)
-    if not word.isascii():
-        return _classify_foreign(word)
+    return _classify_joined(word) if word.isascii() else _classify_foreign(word)
+
+
+def _classify_joined(word: bytes) -> Any:
+    """The atoms of a path, a chain of names, a number with dots, or anything else that joints hold together."""
     if b"/" in word and b"#" not in word:
         bare = word.rstrip(b"/.")
         return _atoms_in_path(bare) if b"/" in bare else _classify(bare)
@@ -208,18 +211,46 @@ def _classify(word: bytes) -> Any:
     if not joints:
         return _atoms_in_name(word[:WORD_BYTES])
     if len(word) <= WORD_BYTES:
-        if not joints.strip(b".") and b".." not in word and not word[:1].isdigit():
-            return _atoms_in_dots(word)
-        if not joints.strip(b"-") and b"--" not in word and word == word.lower() and b"_" not in word:
-            return word if len(word) >= 8 else None
-        if joints == b"." and word[:1].isdigit() and len(word) <= PATTERN_BYTES:
-            before, _, after = word.removesuffix(b"Z").partition(b".")
-            if before.isdigit() and after.isdigit():  # a decimal number, or the seconds of a point in time
-                parts = (before,) if word.endswith(b"Z") else (before, after)
-                return _several([part.decode() for part in parts if len(part) >= 4])
-        if word.istitle() and joints.strip(b"-") == b"" and word.replace(b"-", b"").isalpha():
-            return None  # Title-Case
+        if not joints.strip(b".") and b".." not in word:
+            if not word[:1].isdigit():
+                return _atoms_in_dots(word)
+            if len(word) <= PATTERN_BYTES:
+                return _atoms_in_numbers(word, len(joints))
+        elif not joints.strip(b"-") and b"--" not in word:
+            if word == word.lower() and b"_" not in word:
+                return word if len(word) >= 8 else None
+            if _is_plain_pair(word, len(joints)):
+                return None
     return _several(_atoms_by_pattern(word[:PATTERN_BYTES].decode()))
+
+
+def _atoms_in_numbers(word: bytes, dots: int) -> Any:
+    """A version, a decimal number, a length of time, the seconds of a point in time: digits come first, dots part."""
+    before, _, after = word.partition(b".")
+    if dots > 1:
+        if word.replace(b".", b"").isdigit():
+            return word
+    elif before.isdigit():
+        bare = after.removesuffix(b"Z")
+        if bare.isdigit():
+            parts = (before,) if after is not bare else (before, after)
+            return _one_or_more([part for part in parts if len(part) >= 4])
+        # With a unit behind it: too short for a hash, and no number is parted by a letter.
+        if len(before) < 4 and len(after) < 7 and after[:1].isdigit() and after.isalnum():
+            return None
+    return _several(_atoms_by_pattern(word.decode()))
+
+
+def _is_plain_pair(word: bytes, hyphens: int) -> bool:
+    """Two plain words, or any number of them in Title-Case: nobody made up a name there."""
+    if word.istitle() and word.replace(b"-", b"").isalpha():
+        return True
+    before, _, after = word.partition(b"-")
+    return hyphens == 1 and _is_plain(before) and _is_plain(after)
+
+
+def _is_plain(word: bytes) -> bool:
+    return word.isalpha() and (word[1:].islower() or word.isupper() or len(word) == 1)
 
 
 def _classify_foreign(word: bytes) -> Any:
@@ -232,15 +263,17 @@ def _classify_foreign(word: bytes) -> Any:
 
 
 def _several(found: list[str]) -> Any:
+    return _one_or_more([each.encode("utf-8", "replace") for each in found])
+
+
+def _one_or_more(found: list[bytes]) -> Any:
     if not found:
         return None
-    if len(found) == 1:
-        return found[0].encode("utf-8", "replace")
-    return tuple([each.encode("utf-8", "replace") for each in found])
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 class _Words(dict[bytes, Any]):
-    """Word to atoms (None, one, or several as a tuple): a word is looked at once, and equal atoms are one object."""
+    """Word to atoms (one, or several as a tuple): a word is looked at once, and equal atoms are one object."""
 
     def __missing__(self, word: bytes) -> Any:
         found = None
@@ -249,29 +282,34 @@ class _Words(dict[bytes, Any]):
                 found = _classify(word)
         elif len(word) > 3 or word[0] == _HASH_SIGN:
             found = _classify(word)
-        self[word] = found
+        if found is None:
+            _PLAIN.add(word)
+        else:
+            self[word] = found
         return found
 
 
 _WORDS = _Words()
+_PLAIN: set[bytes] = set()
+"""Words without atoms, two in three: a set takes them out of others at a third of the cost of looking each up."""
 
 
-def forget_words() -> None:
+def forget_words(most: int = WORDS_BETWEEN) -> None:
     """Free the known words if they are many: they serve one pass; a later one reads little that is new."""
-    if len(_WORDS) > WORDS_BETWEEN:
+    if len(_WORDS) + len(_PLAIN) > most:
         _WORDS.clear()
+        _PLAIN.clear()
 
 
 def _look_up(words: set[bytes]) -> set[bytes]:
     """The atoms of all these words."""
-    found = set(map(_WORDS.__getitem__, words))
+    found = set(map(_WORDS.__getitem__, words - _PLAIN))
     found.discard(None)
     several = [atoms for atoms in found if atoms.__class__ is tuple]
     for atoms in several:
         found.discard(atoms)
         found.update(atoms)
-    if len(_WORDS) > WORDS_KEPT:
-        _WORDS.clear()
+    forget_words(WORDS_KEPT)
     return found
 
 

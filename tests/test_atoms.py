@@ -33,6 +33,27 @@ def test_names_of_every_shape_are_atoms(text, atom):
     assert atom in atoms_of(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "atoms"),
+    [
+        ("1.22.333", {b"1.22.333"}),
+        ("10.0.0.1", {b"10.0.0.1"}),
+        ("1.2.3-beta", {b"1.2.3-beta"}),
+        ("0.25 1.5s 12.25ms 100.5MB", set()),
+        ("1234.5678", {b"1234", b"5678"}),
+        ("12345.6s", {b"12345"}),
+        ("59.123456Z", set()),
+        ("0.123abcde", {b"123abcde"}),  # a hash behind a dot
+        ("Content-type Foo-Bar-Baz foo-BAR", set()),
+        ("Keep-the-alive", {b"the-alive"}),
+        ("FooBar-baz", {b"FooBar"}),
+    ],
+)
+def test_numbers_and_joined_words_are_atoms_only_where_they_say_something(text, atoms):
+    """A length of time or a size stands in every log; a version, an address or a long number does not."""
+    assert atoms_of(text) == atoms
+
+
 @pytest.mark.parametrize("text", ["", "the and for with", "Hello World", "12 345", "and/or", "- - ...", "ERROR", "a.b"])
 def test_plain_short_words_are_no_atoms(text):
     """What stands in every text says nothing about where it came from."""
