@@ -39,6 +39,10 @@ class LedgerEntry(NamedTuple):
     chars: int
     """Characters of the original result."""
 
+    def __repr__(self) -> str:
+        # Without the text: kept lines are lines of the session.
+        return f"<LedgerEntry {self.action} {self.reference}: {self.chars} chars>"
+
 
 class Ledger:
     """Decisions by unit key. Treat it as frozen: `with_entries` and `merge` return new ones."""
@@ -65,7 +69,7 @@ class Ledger:
         return ledger
 
     def merge(self, other: Ledger) -> Ledger:
-        """The join of both."""
+        """The join of both: of two decisions about a unit the stronger one, in whatever order they are merged."""
         return self.with_entries(other)
 
     def get(self, key: str) -> LedgerEntry | None:

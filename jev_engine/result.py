@@ -153,6 +153,12 @@ class CompressionResult(NamedTuple):
     fate: Fate | None = None
     """Where the host says what became of this result, for the audit trail."""
 
+    def __repr__(self) -> str:
+        # Python itself makes one at the end of each `asyncio.run`: it must be short, and hold no word of a session.
+        stats = self.stats
+        rows = f"{stats.messages_before:,} messages, {stats.messages_after:,} after it"
+        return f"<CompressionResult {self.outcome}: {rows}, {stats.freed_tokens:,} tokens freed>"
+
     def onto(self, messages: Sequence[Any]) -> CompressionResult:
         """This result for a history that has grown since: rows added meanwhile follow unchanged.
 

@@ -135,6 +135,9 @@ class Transcript:
         self.odd = odd
         """What could not be paired or understood, by kind: kept as it is and counted."""
 
+    def __repr__(self) -> str:
+        return f"<Transcript of {len(self.messages)} messages, {len(self.calls)} calls>"
+
     def bound_turns(self) -> set[int]:
         """Turns that carry bound items: their calls are shortened at most, whatever the settings."""
         return {e.turn for e in self.entries if e.is_bound}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jev_engine.markers import find_reference
 from jev_engine.store import Original
-from jev_engine.store.expand import PAGE_CHARS, expand, expand_tool_schema, expanded_reference, is_expansion
+from jev_engine.store.expand import PAGE_CHARS, expand, expand_tool_schema, expanded_reference
 from jev_engine.store.memory import MemoryStore
 from jev_engine.store.sqlite import Limits, SqliteStore
 from jev_engine.testing.conformance import HARD_TEXTS
@@ -106,7 +106,8 @@ async def test_unknown_expired_and_unreadable_are_three_plain_answers(tmp_path: 
     assert [each.status for each in answers.values()] == ["unknown", "unknown", "unknown", "expired", "unreadable"]
     assert answers["foreign"].shown.replace(damaged, "") == answers["foreign, expired"].shown.replace(old, "")
     assert len({each.shown.partition(": ")[2].partition(": ")[2] for each in answers.values()}) == 3
-    assert all(find_reference(each.shown) is None and not is_expansion(each.shown) for each in answers.values())
+    assert all(find_reference(each.shown) is None for each in answers.values())
+    assert all(expanded_reference(each.shown) is None for each in answers.values())
     assert all(each.text == "" and each.shown.startswith("[jev-engine expand: ") for each in answers.values())
 
 
@@ -145,11 +146,11 @@ async def test_text_that_only_looks_like_a_page_is_none(store: Any) -> None:
     page = await expand(store, "s", reference)
     note = page.shown.removeprefix("text")
 
-    assert not is_expansion(note + "x" * 500)
-    assert not is_expansion("")
-    assert not is_expansion("text")
-    assert not is_expansion(note.replace(reference, "jx-1"))
-    assert not is_expansion(note.replace("all", "a\nll"))
+    assert expanded_reference(note + "x" * 500) is None
+    assert expanded_reference("") is None
+    assert expanded_reference("text") is None
+    assert expanded_reference(note.replace(reference, "jx-1")) is None
+    assert expanded_reference(note.replace("all", "a\nll")) is None
     assert find_reference(page.shown) is None
 
 

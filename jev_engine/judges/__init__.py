@@ -33,6 +33,9 @@ class JudgeRequest(NamedTuple):
     """Rows of the protected start and end, shown in full as long as possible."""
     config: EngineConfig
 
+    def __repr__(self) -> str:
+        return f"<JudgeRequest about {len(self.candidates)} of {len(self.transcript.calls)} calls>"
+
 
 class Verdict:
     """The answers of one pass and what they cost."""

@@ -28,6 +28,9 @@ class Original(NamedTuple):
     tool: str
     text: str
 
+    def __repr__(self) -> str:
+        return f"<Original {self.reference} of {self.tool!r}, {len(self.text)} chars>"
+
 
 class PassRecord(NamedTuple):
     """What one pass did to a history, enough to undo it."""
@@ -43,6 +46,9 @@ class PassRecord(NamedTuple):
     """Rows of the input that left the history, ascending."""
     originals: Mapping[int, Any]
     """Rows of the input that were changed or removed, as plain JSON values."""
+
+    def __repr__(self) -> str:
+        return f"<PassRecord {self.rows_in} rows to {self.rows_out}, {len(self.originals)} kept as they were>"
 
 
 class PassHead(NamedTuple):

@@ -19,7 +19,6 @@ __all__ = [
     "expand",
     "expand_tool_schema",
     "expanded_reference",
-    "is_expansion",
 ]
 
 EXPAND_TOOL = "jev_expand"
@@ -28,11 +27,13 @@ PAGE_CHARS = 16_000
 Codex shows 10,000 tokens of one; 16,000 characters stay below all of them in any script (one token a character in the
 worst case is 16,000)."""
 LONGEST_ID = 64
+"""Of an id that leads to no page so much is repeated in the answer; ours have 19 characters."""
 NOTE_OPEN = "\n[jev-engine expand "
 ANSWER_OPEN = "[jev-engine expand: "
 """Not how a marker begins: an answer that names an id must not be taken for one."""
 # Behind the page, at its very end: what stands in the page itself may look like anything.
 NOTE = re.compile(r"\n\[jev-engine expand (jx-[0-9a-f]{16}): [^\n\[\]]{1,300}\]\Z")
+# A note has at most 342 characters; blanks and a closing tag of the host may follow.
 NOTE_REACH_CHARS = 400
 
 DESCRIPTION = (
@@ -69,6 +70,9 @@ class Expanded(NamedTuple):
     """Where the next page begins, or None behind the last."""
     shown: str
     """What the agent reads."""
+
+    def __repr__(self) -> str:
+        return f"<Expanded {self.reference} {self.status}: {len(self.text)} of {self.total_chars} chars>"
 
 
 def expand_tool_schema(form: Literal["openai", "anthropic"] = "openai", *, name: str = EXPAND_TOOL) -> dict[str, Any]:
@@ -149,11 +153,6 @@ def _answer(status: Literal["unknown", "expired", "unreadable", "failed"], refer
     """An answer without a page; of an id that is none of ours only what is harmless is repeated."""
     name = "".join(sign for sign in reference[:LONGEST_ID] if sign.isascii() and sign.isprintable())
     return Expanded(status, reference, "", 0, 0, None, f"{ANSWER_OPEN}{name!r}: {why}]")
-
-
-def is_expansion(text: str) -> bool:
-    """Whether a result is a page of an original, as `expand` shows it: it is not stored again."""
-    return expanded_reference(text) is not None
 
 
 def expanded_reference(text: str) -> str | None:

@@ -31,6 +31,9 @@ class Restored(NamedTuple):
     left: list[str]
     """References of markers that are still in it, because no record of their pass fits this history."""
 
+    def __repr__(self) -> str:
+        return f"<Restored {len(self.messages)} messages, {self.passes} passes undone, {len(self.left)} markers left>"
+
 
 def record_pass(session: str, messages: Sequence[Any], rebuilt: Rebuilt, adapter: Adapter) -> PassRecord:
     """What a pass did, from its input and output."""
