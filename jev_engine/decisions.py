@@ -51,7 +51,7 @@ class Decision:
         return self.call.label
 
     def keep(self, reason: str) -> None:
-        """Take the change back."""
+        """Make it a kept unit, with this reason: nothing is replaced or freed."""
         self.action, self.reason, self.text = "keep", reason, ""
         self.chars_after = len(self.call.result or "")
         self.freed_tokens = 0

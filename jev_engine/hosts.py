@@ -12,15 +12,16 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from jev_engine.errors import HostError
 
 __all__ = ["Carried", "Change", "Finding", "HostIntegration", "Plan", "carry_out", "others_can_read"]
 
+# Modes of what we make: for its owner only. The last holds every right of anybody else.
 OURS, OUR_FOLDER = 0o600, 0o700
 NOT_OWNER = 0o077
 
@@ -181,8 +182,3 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def unknown_options(integration: HostIntegration, options: Mapping[str, Any]) -> Sequence[str]:
-    """Options that an integration does not understand."""
-    return sorted(set(options) - set(integration.options))

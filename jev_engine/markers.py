@@ -16,6 +16,7 @@ from jev_engine.transcript import ToolCall
 
 __all__ = ["find_reference", "shorten"]
 
+# The id of an original, as a store gives it.
 REFERENCE = re.compile(r"\bjx-[0-9a-f]{16}\b")
 NOTE_OPEN = "[jev-engine: "
 # A kept text is at most its head, its outcome lines, a wrapper and the note: what is longer is no text of ours,
@@ -28,7 +29,9 @@ OUTCOME = re.compile(
     r"\n(?=[EeFTPpBtn=])(?:[Ee]xit (?:code|status)|Exit code|Process exited|error[:\[]|Error:|ERROR|fatal:|FAIL|panic:"
     r"|Traceback|Tests:|Test Suites:|test result:|=====|BUILD|npm ERR!)"
 )
+# Of the lines that state an outcome the last ones are looked at.
 MOST_PLACES = 6
+# A tag that hosts put around a result, such as <untrusted_tool_result …>: it stays around what is kept.
 WRAPPER = re.compile(r"<([A-Za-z][\w.-]{0,63})(?: [^<>\n]{0,400})?>")
 
 

@@ -28,6 +28,7 @@ __all__ = ["Memories", "Remembered", "default_path", "folder_of"]
 
 VERSION = 1
 DIGEST_BYTES = 12
+"""Of the keyed digests (HMAC-SHA-256, cut) by which folders and sessions are known here."""
 FOLDER_ROWS = 200
 """Rows in which the folder of a session is looked for: hosts write it into the first ones."""
 

@@ -37,7 +37,9 @@ SIDE_EFFECTS = frozenset(
     "invite approve reject merge close assign schedule upload update modify".split()
 )
 OWN_OBJECTS = frozenset("file files folder directory dir plan todo todos task tasks memory note notes cell".split())
+# What the beginning of a failed result says where a person or a policy did not let the call run.
 REFUSALS = ("denied", "rejected", "refused", "not allowed", "doesn't want", "does not want", "declined")
+# Words of a name in camel case, snake case or capitals.
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 

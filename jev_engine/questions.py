@@ -24,6 +24,7 @@ __all__ = ["WORDING", "Wording", "pack", "question_cost", "questions_for"]
 
 # Enough for a path or the start of a command; the state shows the whole input beside the label.
 INPUT_CHARS = 60
+# Of a tool's name.
 TOOL_CHARS = 60
 PLACE = re.compile(r"\{(label|tool|input|chars)\}")
 

@@ -67,6 +67,7 @@ _HARMLESS = re.compile(
 )
 # `token` counts as a secret's name unless it counts tokens.
 _TOKEN_COUNT = re.compile(rb"(?i)tokens?(?:s|iz|_?count|_?limit|_?id\b|_?type|_?budget|_?usage|\()")
+# Characters before a secret's name in which the dash of an option is looked for.
 LONGEST_OPTION = 40
 _NOT_A_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 

@@ -14,6 +14,7 @@ __all__ = ["MARKER_TOKENS", "Sizes", "measure"]
 
 # About so many texts tell what a character costs in this history.
 SAMPLED_TEXTS = 40
+# Shorter results are priced by the rate of such results together, not one by one.
 SHORT_CHARS = 400
 # A marker with its outcome lines is about 300 characters.
 MARKER_TOKENS = 75

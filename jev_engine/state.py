@@ -40,6 +40,7 @@ ABRIDGE_FROM, ABRIDGE_HEAD, ABRIDGE_TAIL = 590, 400, 150
 LINE_CHARS = 60
 # Ours: an excerpt is the start and end of a result; shown whole up to the sum and a bit.
 EXCERPT_CHARS = 300
+# Of each text that tells the goal so much, and so many of the latest; a goal that was set may fill the room of four.
 GOAL_CHARS = 500
 GOAL_ROWS = 3
 

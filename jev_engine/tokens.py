@@ -34,6 +34,7 @@ IMAGE_TOKENS = 1_600
 """Flat cost of an image. Anthropic documents width x height / 750, which is 1,600 at the largest size kept unscaled."""
 
 TWENTIETHS = 20
+"""Parts of a token in which costs are counted: 0.45, 0.5 and 0.9 of one are whole numbers of them."""
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _DIGITS = b"0123456789"

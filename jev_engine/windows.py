@@ -21,11 +21,12 @@ WINDOW_STAGE = 2
 # Of the state's room: what the newest rows, and later mentions, may take.
 TAIL_SHARE = 0.25
 MENTION_SHARE = 0.08
+# So many of each at most.
 MENTIONS_PER_WINDOW = 12
 TAIL_ROWS = 12
-# A file name: the one kind of word that ties later text to an earlier call in every harness seen.
 # Names that matter stand at the beginning of an input, and looking for them is the slowest part of a window.
 NAMED_INPUT_CHARS, NAMED_TEXT_CHARS = 400, 4_000
+# A file name: the one kind of word that ties later text to an earlier call in every harness seen.
 NAME = re.compile(r"(?<![\w.-])[\w-]{2,60}\.[A-Za-z]\w{0,7}(?![\w-])")
 
 
@@ -98,6 +99,7 @@ class _Span:
 
 # Rows are measured a few at a time, which takes a third of measuring each; so coarse may a window's filling be.
 PIECE_CHARS = 2_000
+# A piece takes at most this part of a window's room for state and questions.
 PIECES = 32
 
 
@@ -128,6 +130,7 @@ def _pieces(entries: Sequence[Entry], wanted: Mapping[int, int], limit: tuple[in
         yield piece
 
 
+# Turns with more calls are drawn in several rows.
 CALLS_PER_PIECE = 40
 
 

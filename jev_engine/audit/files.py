@@ -24,8 +24,8 @@ __all__ = [
     "write_whole",
 ]
 
+# The end of a rotated file's name: the number it got.
 NUMBERED = re.compile(r"\.(\d{6,})$")
-NEWEST_BYTES = 1 << 20
 
 
 def older_files(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from jev_engine.errors import AuditError
 __all__ = ["KEY_BYTES", "default_key_path", "default_trail_path", "read_key"]
 
 KEY_BYTES = 32
+"""A file of any other length is no key."""
 
 
 def default_key_path() -> Path:

@@ -21,6 +21,7 @@ __all__ = ["OtelSink"]
 
 SCOPE = "jev_engine"
 KIND = "openinference.span.kind"
+"""The attribute by which OpenInference tells kinds of spans apart."""
 MOST_OPEN = 1_000
 """Passes whose end has not come: those of processes that died, or of another sink's making."""
 

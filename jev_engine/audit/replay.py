@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 SWEEP = tuple(round(0.10 + 0.05 * step, 2) for step in range(13))
-"""Thresholds of the table: the seeds' 0.10 and 0.35 are among them."""
+"""Thresholds of the table, 0.10 to 0.70: the default of `keep_result`, 0.35, is among them."""
+# Settings that hold the user's own words: a trail tells their number or length only, see `telling.settings_of`.
 PRIVATE = ("goal", "protect_tools", "protect_paths", "protect_ids")
 
 

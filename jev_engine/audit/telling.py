@@ -14,6 +14,7 @@ from jev_engine.redact import redact
 
 __all__ = ["columns_of", "content_of", "kind_of", "plain_name", "settings_of", "told_reason"]
 
+# Of a name and of a reason so much is told; so much of either is cleaned first.
 NAME_CHARS = 60
 REASON_CHARS = 160
 LONGEST_READ = 2_000

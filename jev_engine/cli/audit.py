@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 WORDS = {"keep": "kept", "truncate": "shortened", "remove": "removed"}
+# Passes shown at most, the newest.
 MOST_LISTED = 60
 
 

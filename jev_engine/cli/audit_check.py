@@ -17,6 +17,7 @@ from jev_engine.cli.show import console_for, emit_facts, number, percent, plain,
 
 __all__ = ["COMMANDS"]
 
+# Rows shown at most; and the exit code where a trail is not what was written.
 MOST_FAULTS = 20
 FOUND = 1
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["replay"]
 
+# The exit code where a pass does not come out the same.
 DIFFERS = 1
 
 

@@ -18,6 +18,7 @@ from jev_engine.hosts import Finding
 
 __all__ = ["doctor"]
 
+# As pyproject.toml has them.
 OLDEST_PYTHON = (3, 11)
 DEPENDENCIES = ("anyio", "click", "httpx", "platformdirs", "pluggy", "pydantic", "rich", "tenacity")
 STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 INTERRUPTED = 130
+"""The exit code after an interrupt: 128 and the number of the signal, as shells have it."""
 MAIN_TABLES = ("summary", "policies", "matched-average", "judges", "look-back")
 """Shown on the terminal; the others are in the report, or with --all."""
 SAY_EVERY_SECONDS = 10.0
+"""Between two lines of progress where there is no terminal to rewrite one on."""
 FEW_COLUMNS = 4
 """Tables with more columns are too wide for numbers and intervals side by side."""
 

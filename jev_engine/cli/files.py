@@ -23,6 +23,7 @@ __all__ = ["MOST_BYTES", "Refused", "SessionFile", "check_target", "read_session
 MOST_BYTES = 512 * 1024 * 1024
 """Larger files are refused: parsed, they take about five times their size in memory."""
 BINARY_PROBE_BYTES = 8_192
+"""A file with a NUL among its first bytes is no session."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 FIRST_INDENT = re.compile(r"\s*[\[{]\r?\n([ \t]+)\S")
 FIRST_KEY = re.compile(r'"(?:[^"\\]|\\.){0,200}"\s*:( ?)')

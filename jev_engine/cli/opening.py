@@ -27,10 +27,7 @@ from jev_engine.transcript import Transcript
 __all__ = ["READ_ONLY", "Opened", "look", "open_session", "wait_for", "warn_of_unmatched"]
 
 CLAUDE_CODE = "claude-code"
-READ_ONLY = (
-    "this form cannot be written yet: parent links and thinking blocks have to change with it, which comes with a "
-    "later version."
-)
+READ_ONLY = "sessions of this form can be read, but not written."
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # Pins that would hide whether a pattern matches anything.
 UNPINNED = {"pin_first_message": False, "pin_newest_calls": 0, "pin_newest_messages": 0, "profile": "balanced"}

@@ -45,6 +45,7 @@ NARROW_COLUMNS, NARROWEST_COLUMNS = 90, 70
 NARROW_REASON_COLUMNS = 12
 # Below this a path is shown by its last two parts, so that its end is not cut off.
 SHORT_PATH_COLUMNS = 110
+# Of what a call is about so much is shown; longer arguments are not parsed for it.
 HINT_CHARS = 300
 ARGUMENT_CHARS = 100_000
 # The one argument that says what a call is about, most telling first.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["store"]
 
+# Sessions listed at most, without --json.
 SHOWN_SESSIONS = 20
 session_option = click.option("--session", help="Only this session.")
 

@@ -57,7 +57,7 @@ class Measure(NamedTuple):
 
 
 class Bootstrap:
-    """Resampled sessions of one set of rows."""
+    """Cluster bootstrap of one set of rows: whole sessions are resampled; intervals are 95 % percentile intervals."""
 
     def __init__(self, sessions: Sequence[str], seed: int, times: int = TIMES) -> None:
         names, self._session_of = np.unique(np.asarray(sessions), return_inverse=True)

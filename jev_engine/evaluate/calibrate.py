@@ -28,6 +28,7 @@ CLIPS = (0.5, 1.0, 1.5, 2.0, 3.0)
 PLACES = (0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
 """Quantiles of the raw answers tried as the one that says nothing."""
 ROUNDS = 5
+"""Finer grids around the best point so far: their step halves from 0.5 to 0.03."""
 PULL = 1.0
 """Strength of the pull towards the prior map, in units of log loss: outweighed by a few dozen rows."""
 FEWEST_ROWS, FEWEST_NEEDED = 50, 5

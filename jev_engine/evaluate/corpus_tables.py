@@ -25,7 +25,9 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 LOOK_BACK_STEPS = ((0, 5), (5, 10), (10, 20), (20, 30))
+"""Classes of calls after a boundary, up to `lookback.AFTER_CALLS`."""
 LATENCY_CHARS = (100_000, 300_000, 1_000_000)
+"""Upper edges of the classes of histories by characters."""
 
 
 def corpus_table(results: Results) -> Table:

@@ -100,10 +100,6 @@ class Hindsight:
             found.append(Verdict(points, needed, not needed and self.refetched_at[unit] >= row))
         return found
 
-    def needed_until(self, unit: int) -> int:
-        """Message row up to which a cut would have lost this unit, -1 if it was never needed."""
-        return max([used for used, total in self._groups[unit] if total >= THETA], default=-1)
-
     def evidence_at(self, row: int) -> list[Evidence]:
         """Evidence that a cut at message `row` puts at risk."""
         end = self.count_before(row)

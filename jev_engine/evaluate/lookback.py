@@ -22,7 +22,7 @@ __all__ = ["AFTER_CALLS", "boundaries_of"]
 AFTER_CALLS = 30
 """Calls after a boundary that are looked at: by then the share is back at that of the control."""
 READS = 10
-"""Reads after a boundary that are compared by path [same place]."""
+"""So many first reads after a boundary are compared by path with the reads before it."""
 CONTROL_EVERY = 50
 """A pseudo-boundary stands after every so many results of a segment: a real one has hundreds before it."""
 HELD_LEAST = 12

@@ -58,7 +58,7 @@ class ProjectMemory:
         self.sessions += 1
 
     def fit(self) -> tuple[float, float]:
-        """Slope and intercept by penalised maximum likelihood; (1, 0) where nothing has been seen."""
+        """Slope and intercept of the log-odds (Platt scaling) by penalised maximum likelihood; (1, 0) without rows."""
         slope, intercept = 1.0, 0.0
         rows = [(place / BINS_PER_UNIT, total, hits) for place, (total, hits) in sorted(self.bins.items())]
         for _ in range(STEPS):
@@ -99,7 +99,7 @@ class ProjectMemory:
 
 
 def recall(p: float, memory: tuple[float, float]) -> float:
-    """A probability of the shipped judge as this project's memory sees it."""
+    """A probability of the shipped judge as this project's memory sees it: its log-odds scaled and shifted."""
     slope, intercept = memory
     return _sigmoid(slope * _logit(p) + intercept)
 

@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
 
 
 def auc(labels: Flags, scores: Floats, weights: Floats | None = None) -> float:
-    """Chance that a needed unit scores above one that is not; ties count half."""
+    """Area under the ROC curve: the chance that a needed unit scores above one that is not; ties count half."""
     weight = np.ones(len(scores)) if weights is None else weights
     order = np.argsort(scores, kind="stable")
     positive = np.where(labels, weight, 0.0)[order]
@@ -99,7 +99,7 @@ def auc(labels: Flags, scores: Floats, weights: Floats | None = None) -> float:
 
 
 def average_precision(labels: Flags, scores: Floats, weights: Floats | None = None) -> float:
-    """Area under precision over recall, as a step function."""
+    """Average precision: the area under precision over recall, as a step function; tied scores are one step."""
     weight = np.ones(len(scores)) if weights is None else weights
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(np.where(labels, weight, 0.0)[order])
@@ -111,12 +111,12 @@ def average_precision(labels: Flags, scores: Floats, weights: Floats | None = No
 
 
 def brier(labels: Flags, scores: Floats, weights: Floats | None = None) -> float:
-    """Mean squared error of the probabilities."""
+    """Brier score: the mean squared error of the probabilities."""
     return float(np.average((scores - labels) ** 2, weights=weights))
 
 
 def ece(labels: Flags, scores: Floats, weights: Floats | None = None, bins: int = ECE_BINS) -> float:
-    """Expected calibration error over bins of equal mass."""
+    """Expected calibration error: the mean gap of predicted and actual share, over `bins` bins of equal mass."""
     weight = np.ones(len(scores)) if weights is None else weights
     order = np.argsort(scores, kind="stable")
     mass = np.cumsum(weight[order])
@@ -127,7 +127,7 @@ def ece(labels: Flags, scores: Floats, weights: Floats | None = None, bins: int 
 
 
 def resample(names: Sequence[str], times: int, seed: int) -> Iterator[Floats]:
-    """Bootstrap over sessions: how often each row counts in each of `times` samples."""
+    """Cluster bootstrap by session: of each of `times` samples, how often each row counts; one weight a row."""
     _, inverse = np.unique(np.asarray(names), return_inverse=True)
     sessions = int(inverse.max()) + 1
     random = np.random.default_rng(seed)
@@ -150,7 +150,7 @@ class Scores(NamedTuple):
 
 
 def score(labels: Flags, scores: Floats, sessions: Sequence[str], times: int = 200, seed: int = 1) -> Scores:
-    """All measures of one judge with intervals over sessions."""
+    """All measures of one judge, with 95 % percentile intervals of the bootstrap over sessions."""
 
     def measure(weights: Floats) -> list[float]:
         chosen = weights > 0

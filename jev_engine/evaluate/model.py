@@ -24,6 +24,7 @@ LINEAR_RIDGE = 3.0
 LINEAR_LIMIT = (-9.0, 3.0)
 """Log-odds of the logistic stay in here: a straight line outside its training data knows no bounds."""
 NEWTON_STEPS = 30
+"""At most; fitting ends when a step moves no coefficient by 1e-8."""
 TYPICAL_CHARS = 3_000
 """A result of this size weighs 1; the median read has 2,700 characters."""
 SIZE_WEIGHTS = (0.3, 3.0)

@@ -35,6 +35,7 @@ BLUE, ORANGE, GREEN, RED, GREY = "#3b7dd8", "#d9822b", "#3a9d6a", "#cf4f4f", "#8
 SIZE = (4.9, 3.9)
 """Inches: natural width of a narrow screen, so that letters stay readable there."""
 RELIABILITY_BINS = 12
+"""Bins of equal mass; nothing is drawn where fewer results than bins are needed."""
 
 
 class Plot(NamedTuple):

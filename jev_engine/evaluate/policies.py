@@ -35,6 +35,7 @@ SCATTER = 0.03
 CONTAINED_SHARE = 0.8
 """Share of a result's lines that one later result shows again (one that does supersedes it)."""
 CHEAP_KINDS = frozenset(("edit", "meta", "build", "test", "shell"))
+"""Kinds of which less than 1 % are needed (docs/evidence-tables.txt, by kind of tool)."""
 
 SELECT: dict[str, Any] = {
     "policy": "threshold",
@@ -272,6 +273,7 @@ def _select(name: str, group: str, answers: Callable[[View], Answers], **setting
 
 THRESHOLDS = (0.05, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.60, 0.70)
 MISS_COSTS = (0.1, 0.3, 0.5, 1, 2, 3, 4, 5, 7, 10, 15, 20, 30)
+"""Settings `keep_result` and `miss_cost` (in model calls) at which the local judge is replayed."""
 BASELINE_COSTS = (0.1, 0.3, 1, 3, 5, 10, 20, 40)
 """Prices at which the same rule is run without the judge, to meet keep-last-N at its freed share."""
 BUDGETS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0)

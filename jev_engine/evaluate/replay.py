@@ -37,7 +37,6 @@ __all__ = ["PASS_FIELDS", "FixedJudge", "Recorded", "replay_session", "rows_at",
 
 HOST = "openai"
 """The form of the corpus: Chat Completions messages."""
-LOG_ODDS_LIMIT = 30.0
 PASS_FIELDS = (
     "freed_chars", "freed_tokens", "out", "missed", "predicted", "suffix_tokens", "refetch_tokens", "changed",
 )  # fmt: skip

@@ -17,6 +17,7 @@ from jev_engine.evaluate.tables import Cell, Table
 __all__ = ["summarise"]
 
 CONTEXT_TOKENS = (20_000, 50_000, 100_000)
+"""Upper edges of the classes of histories by tokens; beyond the last a pass is due (docs/evidence.md)."""
 JUDGES = (
     ("worth, local judge", ""),
     ("worth by age and size, no text", ", age and size"),

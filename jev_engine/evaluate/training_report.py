@@ -17,7 +17,9 @@ __all__ = ["write_report"]
 Floats = NDArray[np.float64]
 
 KEEP_LAST = (5, 10, 20)
+"""Numbers of newest results that stay, for the comparison at equal freed shares."""
 BUDGETS = (0.25, 0.5, 0.75, 1.0)
+"""Expected misses that a pass may spend."""
 PROJECT_ROWS = 1_000
 """Judged rows from which a project is shown alone."""
 

@@ -37,6 +37,7 @@ Message = dict[str, Any]
 
 HOST = "openai"
 CHARS_PER_TOKEN = 4
+"""How the replay counts: the same for every arm, and what it takes for the tokens of a prompt."""
 SYSTEM_TOKENS = 20_000
 """System prompt and tool definitions: first calls of the recorded hosts used 2,000 (pi) to 42,000 (Claude Code)."""
 SECONDS_PER_CALL = 20.0

@@ -32,6 +32,7 @@ HALVINGS = 4
 SIMILAR_SIZE = 0.8
 """A request of at least this share of one that was refused for its size is not even tried."""
 FAULT_CHARS = 200
+"""Of an error's words that are told."""
 CHARS_PER_TOKEN = 4
 """For a first look at whether results have room: real ones have 3 to 4 and are quoted besides."""
 

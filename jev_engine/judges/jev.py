@@ -31,6 +31,7 @@ from jev_engine.judges.wire import Answers, Questions, body_of, error_type_of, r
 __all__ = ["JevAsker"]
 
 ATTEMPTS = 4
+"""Of one request, the first included; none starts after the deadline of whoever asked."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 2.0
 RESPONSE_BYTES = 4_000_000
 """Largest response read: 800 answers are 100 kB in the longest form seen."""
@@ -39,8 +40,11 @@ GIVE_UP_AFTER = 4
 CHARS_PER_TOKEN = 4
 """For the rate limit, where a rough count is enough."""
 RETRIED = frozenset({408, 429, 529})
+"""Statuses that may pass, besides those from 500 on (docs/choosing-a-judge.md)."""
 TOO_LARGE = frozenset({"max_tokens_exceeded", "context_length_exceeded", "request_too_large"})
+"""Names of the errors by which a server answers 400 where a request is too large."""
 KEYED_HOSTS = frozenset(preset.host for preset in PRESETS.values())
+"""Hosts that are never asked without a key."""
 WORDS = {
     400: "the request was refused",
     401: "the key was refused",

@@ -18,8 +18,10 @@ from jev_engine.answers import RawAnswer
 
 __all__ = ["DEAD_BAND", "PaidAnswers"]
 
-# Repeated answers of jev-1.13.0 to one question scatter by up to 0.022 (five repeats, deadczarvc threshold analysis).
+# Repeated answers of jev-1.13.0 to one question scatter by up to 0.022 (five repeats; docs/threshold-analysis.md of
+# deadczarvc/hermes-jev-compaction).
 DEAD_BAND = 0.03
+# With more answers than this all are forgotten, and asked for again.
 MOST_ANSWERS = 100_000
 
 

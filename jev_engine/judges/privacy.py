@@ -25,7 +25,9 @@ ARGUMENT_CHARS = INPUT_CHARS[0] + 400
 # Of a result, so much around what is shown: behind its head, for a secret to be known by its beginning, and before its
 # tail, for the beginning of one that ends in it. A private key is known by its last line as well.
 HEAD_CHARS, TAIL_CHARS = EXCERPT_CHARS + 400, EXCERPT_CHARS + 1_000
+# Texts without a secret that are remembered; with more all are forgotten.
 KNOWN_TEXTS = 50_000
+# Texts up to the first are looked over together, so many at a time.
 SHORT_CHARS, TOGETHER = 500, 16
 
 

@@ -18,7 +18,7 @@ B = 0.3
 half a point less."""
 QUERY_TERMS = 48
 """Most terms of one query that are looked up: 64 find a point more in the top 3 and take a third longer, 32 find 2 less
-[same needs]."""
+[benchmarks/recall.py]."""
 MEASURED = 200
 """Texts whose length is looked up: the length moves a score by less than a quarter, so no further one can win."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import chain
 
-__all__ = ["TERMS_CAP", "term_counts", "terms_of"]
+__all__ = ["TERMS_CAP", "terms_of"]
 
 TERMS_CAP = 400_000
 """Characters of one text that are indexed, as in `atoms.TEXT_CAP`: 100 pages of the longest result an agent reads."""
@@ -18,6 +18,7 @@ LONGEST_WORD = 200
 LONGEST_TERM = 64
 """Characters of one term; of a longer path its last parts are found."""
 SHORTEST_TERM = 2
+"""Characters; a single one is no term."""
 SHORTEST_NUMBER = 4
 """Shorter numbers are mostly those of lines, as in `atoms`: a listing has hundreds of them, and none tells anything."""
 CJK_GRAM = 2
@@ -63,17 +64,6 @@ def terms_of(text: str) -> set[str]:
     if len(_TERMS) > WORDS_KEPT:
         _TERMS.clear()
     return found
-
-
-def term_counts(text: str) -> dict[str, int]:
-    """How often each term occurs in a text."""
-    counts: dict[str, int] = {}
-    for word in _words(text):
-        for term in _TERMS[word]:
-            counts[term] = counts.get(term, 0) + 1
-    if len(_TERMS) > WORDS_KEPT:
-        _TERMS.clear()
-    return counts
 
 
 def _words(text: str) -> list[bytes]:

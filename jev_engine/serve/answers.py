@@ -15,6 +15,7 @@ LEAST_REDUCTION = 0.25
 LOG_CHARS = 4_096
 """Longest line that Claude Code shows of a plugin."""
 NUMBER_CHARS = 24
+"""Room for the words before the first decision of a line, `decisions (12/34):`."""
 ANSWER_VERSION = 1
 
 Act = Literal["replace", "summarise", "skip"]

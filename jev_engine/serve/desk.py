@@ -37,11 +37,13 @@ logger = logging.getLogger("jev_engine")
 MOST_ENGINES = 8
 """One for each set of options that plugins send."""
 MOST_PENDING = 256
+"""Passes of which the host has not said yet whether it took them up; older ones count as not taken up."""
 MOST_TOKENS = 10**12
 """A window that no model has; what claims to be larger is no number of tokens."""
 CHARS_A_TOKEN = 4
 """Only to say how large a history is next to itself; what is freed is measured by the engine."""
 SHOWN_ENTRIES = 20
+"""So many of the results that are out are listed in the status."""
 SETTINGS = ("judge", "endpoint", "miss_cost", "goal", "policy", "privacy", "handover", "trigger_share", "profile")
 """What a plugin's user may set there; everything else is in the user's own file."""
 # What requests raise that are not what they should be.

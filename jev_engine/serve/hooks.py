@@ -23,6 +23,7 @@ MOST_WAITING_BYTES = 64 * 1024 * 1024
 """As they came, all together. The largest body over HTTP is as long, so that one that comes alone is always taken."""
 HOST = "claude-code-plugin"
 CLOSE_SECONDS = 5.0
+"""So long the end of the process waits for hooks that are not told yet."""
 
 
 class HookDesk:

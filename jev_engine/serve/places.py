@@ -18,6 +18,7 @@ FOLDER_VARIABLE = "JEV_ENGINE_RUNTIME"
 """Names another folder for socket, token and state."""
 # sun_path holds 104 bytes on BSD and macOS, 108 on Linux.
 LONGEST_SOCKET_BYTES = 100
+# Random bytes of the token, written in 43 characters; a text with fewer characters than bytes here is no token.
 TOKEN_BYTES = 32
 
 

@@ -45,12 +45,15 @@ PORT_VARIABLE = "JEV_ENGINE_PORT"
 IDLE_SECONDS = 1_800.0
 """So long without a request, and the process ends; 0 for never."""
 START_SECONDS = 15.0
+"""So long a process that was started may take until it answers."""
 GRACE_SECONDS = 5
 """For requests in flight, when the process is told to end."""
 STOP_SECONDS = 25.0
 """For all of it: the grace, hooks that wait (5), trails of eight engines (2), and as much again for a slow machine."""
 PROBE_SECONDS = 2.0
+"""For the answer to a question about the process itself."""
 BACKLOG = 128
+"""Connections that wait to be taken."""
 MOST_PORT = 65_535
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep an idle connection (5 to 60 seconds), so that none is closed under a request."""

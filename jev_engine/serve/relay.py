@@ -18,6 +18,7 @@ from io import BufferedIOBase
 
 __all__ = ["relay"]
 
+# For each step of handing a payload over, and for a process that has to be started first; larger payloads are lost.
 PATIENCE_SECONDS = 0.5
 START_SECONDS = 10.0
 LARGEST_PAYLOAD_BYTES = 32 * 1024 * 1024

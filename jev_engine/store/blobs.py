@@ -21,6 +21,7 @@ RAW_BYTES = 100
 BLOB_CHARS = 200
 """Strings of a row from this length on are stored as blobs of their own, shared with the originals."""
 BLOB_MARK = "\0blob:"
+"""Stands in a row before the digest of a string that was taken out of it."""
 
 
 class Blob(NamedTuple):

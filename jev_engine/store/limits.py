@@ -26,6 +26,7 @@ TARGET_SHARE = 0.9
 TOMBSTONE_DAYS = 365
 """References of what expired are kept this long, about 60 bytes each."""
 PURGE_CHUNK = 500
+"""Originals that go at a time: question marks of one statement, as `rows.CHUNK`."""
 
 
 class Limits(NamedTuple):
@@ -36,7 +37,8 @@ class Limits(NamedTuple):
     max_originals: int = 200_000
     """Twice the number at which reading and searching were measured [benchmarks/store.py]."""
     max_total_bytes: int = 4 << 30
-    """Size of the file; about 3 million pages of tool output. Stores without limits reached 63 GB [faults A32]."""
+    """Size of the file; about 3 million pages of tool output. Stores without limits reached 63 GB
+    (anomalyco/opencode#29694)."""
     max_text_bytes: int = 64 << 20
     """A larger result stays in the history: no model's window holds it anyway."""
     live_days: float = 7

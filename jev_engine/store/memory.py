@@ -72,7 +72,7 @@ class MemoryStore:
         return found
 
     async def save_pass(self, record: PassRecord) -> None:
-        """Save what a pass did."""
+        """Keep a copy of what a pass did; raises StoreError for a message nested too deep, or one that holds itself."""
         try:
             copied = {row: _copy(value) for row, value in record.originals.items()}
         except RecursionError:

@@ -119,7 +119,7 @@ class SqliteStore:
         return await self._read(lambda db: rows.known(db, wanted))
 
     async def save_pass(self, record: PassRecord) -> None:
-        """Save what a pass did."""
+        """Save what a pass did, in one transaction; raises StoreError where it cannot be packed or written."""
 
         def work() -> None:
             packed = rows.pack_pass(record, self.path)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from jev_engine.evaluate.corpus import Session, corpus_hash, cuts_of, read_messages, read_sessions, units_of
-from jev_engine.evaluate.hindsight import LABEL_VERSION, explain, look_back
+from jev_engine.evaluate.hindsight import explain, look_back
 
 LINE = "return parse_header(body, limit)"
 OTHER_LINE = "for every_item in the_queue: stop"
@@ -280,7 +280,6 @@ def test_one_pass_serves_every_cut():
     rows = range(3, len(run.messages) + 1)
 
     assert [hindsight.verdicts(row)[0].needed for row in rows] == [row <= 5 for row in rows]
-    assert hindsight.needed_until(0) == 5
 
 
 def test_all_holders_are_named():
@@ -301,10 +300,6 @@ def test_a_unit_can_be_explained_to_a_reader():
     assert lines[0] == f"t1 read ({len(LINE) + 12} chars) at row {run.row}: needed"
     assert any("load_config" in line for line in lines[1:])
     assert any(line.strip().startswith("2 line") for line in lines)
-
-
-def test_the_label_has_a_version():
-    assert LABEL_VERSION
 
 
 def test_cuts_fall_between_turns_and_leave_a_future():

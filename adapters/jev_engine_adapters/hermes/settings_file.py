@@ -87,6 +87,7 @@ class Lines:
         return None
 
     def text(self) -> str:
+        """The file with the changes made, every line ended as the file ends its lines; empty where it has none."""
         return self.newline.join(self.rows) + (self.newline if self.ends or self.rows else "")
 
     def find(self, key: str, below: Entry | None = None) -> Entry | None:

@@ -97,7 +97,7 @@ class BaseStoreOriginals:
         return found
 
     async def save_pass(self, record: PassRecord) -> None:
-        """Save what a pass did."""
+        """Save what a pass did, then the head it is found by; raises StoreError for a message that is no plain JSON."""
         number = time.time_ns()
         try:
             originals = json.dumps([[row, value] for row, value in record.originals.items()], ensure_ascii=False)

@@ -38,6 +38,7 @@ CHARS_PER_TOKEN = 3.5
 COLD_SECONDS = 3_600.0
 """The longest time a provider keeps a cached prefix (its extended cache); after it nothing is lost by an edit."""
 MOST_KEYS = 100_000
+"""Keys of units kept between requests; with more all are worked out anew."""
 LONGEST_EXPAND_ID = 64
 
 

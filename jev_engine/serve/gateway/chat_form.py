@@ -18,6 +18,7 @@ __all__ = ["CHAT", "ChatForm"]
 REASONING = ("reasoning_details", "thinking_blocks")
 """Fields in which gateways to Claude models keep signed thinking; plain reasoning text is bound to nothing."""
 SESSION_HEADER = "x-session-id"
+# Words of providers of this form for a prompt beyond the window, and for reasoning that no longer fits.
 OVERFLOW = re.compile(rb"context_length_exceeded|maximum context length|context window", re.IGNORECASE)
 REFUSED_REASONING = re.compile(rb"thinking|signature|prefix.?mismatch|reasoning", re.IGNORECASE)
 

@@ -21,7 +21,7 @@ DONE = "[DONE]"
 
 
 class ChatReply:
-    """See `form.Reply`."""
+    """Reads chunks or whole responses, keeps calls of `tool` from the client, and numbers the others without a gap."""
 
     def __init__(self, tool: str) -> None:
         self.tool = tool

@@ -28,6 +28,7 @@ from jev_engine.store import OriginalStore
 __all__ = ["Conversation", "Conversations", "Newest", "State"]
 
 MOST_CONVERSATIONS = 1_000
+"""Conversations known at once; beyond it the one unused for longest is forgotten."""
 MOST_TIPS = 40_000
 """Places at which requests ended and may be continued: 20 for each conversation, under its name and under any."""
 MOST_HISTORIES = 64

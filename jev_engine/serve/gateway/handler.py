@@ -50,7 +50,9 @@ DEADLINE_SECONDS = 10.0
 STALL_SECONDS = 600.0
 """Without a byte from provider or client for so long, a request has failed; the SDKs of both providers wait as long."""
 MOST_STREAMS = 256
+"""Requests in flight; one more is answered with 503."""
 MOST_BODY_BYTES = 512 * 1024 * 1024
+"""A larger body is not passed on: 413."""
 MOST_READ_BYTES = 32 * 1024 * 1024
 """Larger bodies pass through unread; the Messages API takes no larger ones."""
 MOST_HELD_BYTES = 256 * 1024 * 1024

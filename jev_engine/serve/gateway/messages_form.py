@@ -17,12 +17,15 @@ __all__ = ["MESSAGES", "MessagesForm"]
 
 REASONING = ("thinking", "redacted_thinking")
 SESSION_HEADER = "x-claude-code-session-id"
+# The session within the id of a user.
 SESSION_IN_USER = re.compile(r"session(?:_id)?[_\-\"': ]+([0-9a-fA-F-]{36})")
 OVERFLOW = re.compile(
     rb"prompt is too long|exceed[^\"]{0,40}context|context[^\"]{0,40}(?:limit|exceed|window)", re.IGNORECASE
 )
 REFUSED_REASONING = re.compile(rb"thinking|signature|prefix.?mismatch", re.IGNORECASE)
+# Parts of a prompt that a usage counts apart; together they fill the window.
 USAGE = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+# How the provider names errors of its own by their status.
 ERRORS = {
     413: "request_too_large",
     429: "rate_limit_error",

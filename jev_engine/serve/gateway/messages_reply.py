@@ -22,7 +22,7 @@ USAGE = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens
 
 
 class MessagesReply:
-    """See `form.Reply`."""
+    """Reads events or whole responses, keeps calls of `tool` from the client, and numbers the other blocks anew."""
 
     def __init__(self, tool: str) -> None:
         self.tool = tool

@@ -22,6 +22,7 @@ __all__ = ["Record", "Records"]
 logger = logging.getLogger("jev_engine")
 
 MOST_RECORDS = 1_000
+"""As many conversations as are known at once, see `conversations.MOST_CONVERSATIONS`."""
 MOST_BYTES = 8_000_000
 """A larger file is written anew, with the newest record of each conversation, the newest ones up to half of it."""
 

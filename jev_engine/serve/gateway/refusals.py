@@ -14,6 +14,7 @@ __all__ = ["MAY_BE_OURS", "Tried", "second_try"]
 MAY_BE_OURS = (400, 413, 422)
 """Refusals that an edit may have caused."""
 MOST_REFUSAL_BYTES = 1_000_000
+"""Of a refusal so much is read."""
 
 
 class Tried(NamedTuple):

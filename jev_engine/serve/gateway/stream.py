@@ -13,7 +13,9 @@ __all__ = ["EventCutter", "Tap"]
 
 _END = re.compile(rb"\r?\n\r?\n")
 MOST_EVENT_BYTES = 32_000_000
+"""Longest event of a stream; what goes on beyond it is no stream of events."""
 MOST_WHOLE_BYTES = 16_000_000
+"""Of an answer that is no stream so much is looked at, for its usage."""
 
 
 class EventCutter:

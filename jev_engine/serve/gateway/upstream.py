@@ -17,6 +17,7 @@ from jev_engine.errors import ConfigError
 __all__ = ["Provider", "Upstreams", "close", "decoder_for", "forwarded", "is_safe", "raw_parts", "returned"]
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# For connecting to a provider.
 CONNECT_SECONDS = 15.0
 # RFC 9110 section 7.6.1, and what an intermediary has to set anew.
 HOP_BY_HOP = frozenset({
