@@ -51,7 +51,7 @@ def default_path() -> Path:
     """Where memories are kept, in the user's data folder."""
     import platformdirs  # noqa: PLC0415  # only where the disk is meant
 
-    return Path(platformdirs.user_data_dir("jev-engine")) / "memory.json"
+    return Path(platformdirs.user_data_dir("jev-engine", appauthor=False)) / "memory.json"
 
 
 def folder_of(messages: Sequence[Any]) -> str | None:

@@ -10,7 +10,7 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSet, Sequence
 from typing import Any, NamedTuple
 
 from jev_engine.audit.lifecycle import Told
@@ -24,6 +24,7 @@ from jev_engine.settings import load_settings, open_engine
 from jev_engine.store.expand import EXPAND_TOOL
 from jev_engine.trail import Trail
 from jev_engine.triggers import Due, Trigger
+from jev_engine_adapters.hermes.paused import Paused, default_path
 from jev_engine_adapters.hermes.which import Words, here
 
 __all__ = ["Budget", "HostSession", "Out", "Shared", "here", "shared"]
@@ -250,7 +251,9 @@ class HostSession:
 class Shared:
     """The engine of this process and its sessions. Made by `open_engine` of the user's settings, at first need."""
 
-    def __init__(self, make_engine: Callable[[], ContextEngine] | None = None) -> None:
+    def __init__(
+        self, make_engine: Callable[[], ContextEngine] | None = None, *, paused: MutableSet[str] | None = None
+    ) -> None:
         self._make = make_engine or (lambda: open_engine(load_settings()))
         self._lock = threading.RLock()
         self._engine: ContextEngine | None = None
@@ -262,7 +265,7 @@ class Shared:
         """Lifecycle hooks the host took."""
         self.offers_tools = False
         """Some agent of this process was given the tools."""
-        self.paused: set[str] = set()
+        self.paused: MutableSet[str] = set() if paused is None else paused
         """Sessions in which the user wants no passes."""
         self.undoing: set[str] = set()
         """Sessions in which the next call is to take the newest pass back."""
@@ -385,7 +388,7 @@ class Shared:
             Trail(sinks, host="hermes", is_pass=False).tell(told, actor=actor)
 
 
-_shared = Shared()
+_shared = Shared(paused=Paused(default_path()))
 
 
 def shared() -> Shared:
