@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from jev_engine.config import EngineConfig
 from jev_engine.tokens import TWENTIETHS, sample_cost
 from jev_engine.transcript import ToolCall, Transcript
 
-__all__ = ["PinRule", "Pins", "pin"]
+__all__ = ["PinRule", "Pins", "pin", "shorten_only"]
 
 PinRule = Callable[[ToolCall], str | None]
 """A rule of the user's or of a plugin: the reason why a unit may not be judged, or None."""
@@ -105,6 +105,32 @@ def pin(transcript: Transcript, config: EngineConfig, *, rules: Sequence[PinRule
         else:
             pins.reasons[call.number] = reason
     return pins
+
+
+def shorten_only(
+    candidates: Sequence[ToolCall],
+    transcript: Transcript,
+    *,
+    can_delete: bool,
+    guards: bool,
+    repeated: Container[str] = (),
+) -> set[int]:
+    """Numbers of candidates that have to leave a trace: they may be shortened, but not removed with their call.
+
+    `repeated` are keys of units that several units share; one of them has to stay, or they could not be told apart.
+    """
+    if not can_delete:
+        return {call.number for call in candidates}
+    spoken = transcript.spoken_turns() if guards else transcript.bound_turns()
+    stay = {
+        call.number
+        for call in candidates
+        if call.turn in spoken or call.images or call.key.partition(".")[0] in repeated
+    }
+    if candidates and not any(entry.text.strip() for entry in transcript.entries):
+        # Without a word all of it might go, and an empty history has no record by which it could be brought back.
+        stay.add(candidates[-1].number)
+    return stay
 
 
 def _newest(transcript: Transcript, config: EngineConfig) -> frozenset[int]:

@@ -108,3 +108,19 @@ async def test_an_empty_store_restores_nothing(store: Any) -> None:
 
     assert restored.messages == done.messages
     assert restored.left == []
+
+
+async def test_a_history_without_a_word_never_becomes_nothing() -> None:
+    """An empty history has no record by which it could be brought back, and no provider takes one."""
+    messages = history(*[row for n in range(3) for row in (call("read", n=n), result(f"{n}\n" * 900))])
+    config = make_config(
+        profile="reference", pin_newest_messages=0, pin_first_message=False, head_chars=0, min_freed_share=0.0
+    )
+    engine = ContextEngine(config=config, judge=ScriptedJudge(lambda _: (0.0, 0.0)))
+
+    done = await engine.compress(messages, host="openai")
+    back = await engine.restore(done.messages, host="openai")
+
+    assert [decision.action for decision in done.decisions] == ["remove", "remove", "truncate"]
+    assert len(done.messages) == 2
+    assert back.messages == messages
