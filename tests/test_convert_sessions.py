@@ -224,7 +224,7 @@ def test_real_compactions_are_boundaries_with_their_summary_behind(scripts, docu
     place = next(i for i, message in enumerate(messages) if message.get("compact_boundary"))
 
     assert "So far: fixed." in messages[place + 1]["content"]
-    assert messages[place + 1].get("compact_summary") or document is OPENCODE
+    assert messages[place + 1]["compact_summary"] is True
 
 
 def test_copied_rows_and_side_talk_are_left_out(scripts):

@@ -155,7 +155,10 @@ def itself() -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("odd", [deep(), itself(), {1: 2}, {"x": object()}, float("nan"), "\ud83d"], ids=[
+DEEP, ITSELF = deep(), itself()
+
+
+@pytest.mark.parametrize("odd", [DEEP, ITSELF, {1: 2}, {"x": object()}, float("nan"), "\ud83d"], ids=[
     "deep", "itself", "number as name", "object", "nan", "half",
 ])  # fmt: skip
 @pytest.mark.parametrize("script", [(1.0, 0.0), (0.0, 0.0)], ids=["shortened", "removed"])
@@ -165,9 +168,12 @@ def test_fields_that_no_store_can_hold_never_crash_a_pass(odd: Any, script: Any)
     messages[1]["odd"] = messages[2]["odd"] = messages[-1]["odd"] = odd
     done = compress(messages, lambda _: script, profile="reference", pin_newest_messages=0)
 
-    assert done.outcome == "committed" or done.messages is messages
-    assert "internal fault" not in done.reason
-    if done.messages is not messages:
+    is_nested = odd is DEEP or odd is ITSELF
+    if is_nested and script == (0.0, 0.0):
+        # What is removed comes back from the store only, and no store can hold that.
+        assert_untouched(done, messages, "nested too deep, or holds itself")
+    else:
+        assert done.outcome == "committed"
         assert done.messages[-1] is messages[-1]
         assert all(m["odd"] is odd for m in done.messages if isinstance(m, dict) and "odd" in m)
 

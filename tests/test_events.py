@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from audit_trails import Hears
 from passing import compress, long_text
 
 from jev_engine.events import Event
@@ -18,14 +19,6 @@ CUT = {"pin_newest_calls": 0}
 def session(units: int = 3, chars: int = 9_000) -> list[Any]:
     rows = [row for n in range(units) for row in (call("read", path=f"{n}.py"), result(long_text(str(n), chars)))]
     return history(user("Fix it."), *rows, user("Go on."))
-
-
-class Hears:
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def emit(self, event: Event) -> None:
-        self.events.append(event)
 
 
 class Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sqlite3
-import warnings
 from pathlib import Path
 
 import pytest
@@ -49,12 +48,16 @@ def test_a_file_that_was_moved_away_is_left_alone(anchor: StoreAnchor, tmp_path:
     assert again(tmp_path)["b"] == Head(1, "z")
 
 
-def test_an_owner_that_goes_closes_it(anchor: StoreAnchor) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ResourceWarning)
-        anchor.write({"a": Head(1, "x")})
-        del anchor
-        gc.collect()
+def test_an_owner_that_goes_closes_it(tmp_path: Path) -> None:
+    anchor = StoreAnchor(SqliteStore(tmp_path / "o.sqlite3"), tmp_path / "trail.jsonl")
+    anchor.write({"a": Head(1, "x")})
+    connection = anchor._store._held._db
+    assert connection is not None
+    del anchor
+    gc.collect()
+
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

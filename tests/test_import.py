@@ -131,5 +131,8 @@ def test_importing_prints_nothing() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_import_time_is_shown() -> None:
-    print(f"import jev_engine: {watched_import()['seconds'] * 1000:.0f} ms")  # noqa: T201 - a figure, not a gate
+def test_import_time_is_shown_and_no_matter_of_seconds() -> None:
+    seconds = watched_import()["seconds"]
+    print(f"import jev_engine: {seconds * 1000:.0f} ms")  # noqa: T201 - the figure is the point
+
+    assert 0 < seconds < 5  # a fifth of a second where it was measured; what is slow is named in LATE

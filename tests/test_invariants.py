@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import answers_for, any_histories, histories
 
@@ -142,6 +142,7 @@ def test_restore_undoes_every_pass(messages: list[Any], newer: list[Any], config
     restores(messages, newer, config, script, store)
 
 
+@settings(max_examples=50)
 @given(histories(4), histories(2), configs, scripts)
 def test_restore_undoes_every_pass_from_a_file(
     messages: list[Any], newer: list[Any], config: EngineConfig, script: Any

@@ -36,6 +36,13 @@ def session_with(asker: ScriptedAsker, **settings: object) -> Session:
     return Session(engine, "ours")
 
 
+def thirty_units() -> tuple[ScriptedAsker, Session, list[Message]]:
+    """A session whose asker needs everything, and a history for it."""
+    asker = ScriptedAsker(lambda *_: 0.9)
+    messages = history(user("Port the importer."), *[row for number in range(30) for row in unit(number)])
+    return asker, session_with(asker), messages
+
+
 def asked_results(asker: ScriptedAsker, since: int = 0) -> int:
     return sum(name.startswith("result_") for _, questions in asker.requests[since:] for name in questions)
 
@@ -63,9 +70,7 @@ def test_a_thousand_calls_and_ten_passes_ask_about_each_unit_once():
 
 def test_what_was_answered_is_not_asked_again_under_the_same_goal():
     """A second pass over the same history asks nothing and says how many answers it remembered."""
-    asker = ScriptedAsker(lambda *_: 0.9)
-    session = session_with(asker)
-    messages = history(user("Port the importer."), *[row for number in range(30) for row in unit(number)])
+    asker, session, messages = thirty_units()
     first = asyncio.run(session.compress(messages))
     asked = len(asker.requests)
     second = asyncio.run(session.compress(messages))
@@ -77,9 +82,7 @@ def test_what_was_answered_is_not_asked_again_under_the_same_goal():
 
 def test_another_goal_asks_again():
     """What matters depends on what the session is about."""
-    asker = ScriptedAsker(lambda *_: 0.9)
-    session = session_with(asker)
-    messages = history(user("Port the importer."), *[row for number in range(30) for row in unit(number)])
+    asker, session, messages = thirty_units()
     asyncio.run(session.compress(messages))
     asked = len(asker.requests)
     asyncio.run(session.compress(messages, goal="Write the manual."))
@@ -89,9 +92,7 @@ def test_another_goal_asks_again():
 
 def test_another_wording_or_model_asks_again():
     """Answers are kept under the version of the judge."""
-    asker = ScriptedAsker(lambda *_: 0.9)
-    session = session_with(asker)
-    messages = history(user("Port the importer."), *[row for number in range(30) for row in unit(number)])
+    asker, session, messages = thirty_units()
     asyncio.run(session.compress(messages))
     asked = len(asker.requests)
     session.engine.judge = AskedJudge(asker, wording=WORDING._replace(version="of tomorrow"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -51,26 +53,40 @@ def gone() -> ScriptedJudge:
     return ScriptedJudge(lambda _call: (0.9, 0.001))
 
 
-async def test_a_second_caller_gets_the_result_of_the_pass_that_runs() -> None:
-    """A29: two calls at once on one session ask the judge once."""
-    judge = WaitingJudge()
-    one = Session(engine(judge), "one")
-    messages = session_of()
-    results: list[Any] = []
+class Waiting(NamedTuple):
+    """A pass that waits for its judge."""
+
+    judge: WaitingJudge
+    messages: list[Any]
+    results: list[Any]
+    ask_again: Callable[[], None]
+
+
+@asynccontextmanager
+async def waiting_pass() -> AsyncIterator[Waiting]:
+    """A pass of a session whose judge thinks as long as the block lasts."""
+    judge, messages, results = WaitingJudge(), session_of(), []
+    session = Session(engine(judge), "one")
 
     async def compress() -> None:
-        results.append(await one.compress(messages))
+        results.append(await session.compress(messages))
 
     async with anyio.create_task_group() as group:
         group.start_soon(compress)
         await judge.arrived.wait()
-        group.start_soon(compress)
-        await anyio.lowlevel.checkpoint()
+        yield Waiting(judge, messages, results, lambda: group.start_soon(compress))
         judge.go.set()
 
-    assert judge.asked == 1
-    assert [r.outcome for r in results] == ["committed", "committed"]
-    assert results[0].messages == results[1].messages
+
+async def test_a_second_caller_gets_the_result_of_the_pass_that_runs() -> None:
+    """A29: two calls at once on one session ask the judge once."""
+    async with waiting_pass() as one:
+        one.ask_again()
+        await anyio.wait_all_tasks_blocked()
+
+    assert one.judge.asked == 1
+    assert [r.outcome for r in one.results] == ["committed", "committed"]
+    assert one.results[0].messages == one.results[1].messages
 
 
 async def test_two_sessions_do_not_block_each_other() -> None:
@@ -104,23 +120,12 @@ async def test_a_cancelled_pass_leaves_no_lock() -> None:
 
 async def test_rows_added_while_a_pass_runs_follow_unchanged() -> None:
     """A30: what the user wrote meanwhile is neither lost nor judged."""
-    judge = WaitingJudge()
-    one = Session(engine(judge), "one")
-    messages = session_of()
-    later = [*messages, user("And the exporter, please.")]
-    results: list[Any] = []
-
-    async def compress() -> None:
-        results.append(await one.compress(messages))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(compress)
-        await judge.arrived.wait()
-        judge.go.set()
-    grown = results[0].onto(later)
+    async with waiting_pass() as one:
+        later = [*one.messages, user("And the exporter, please.")]
+    grown = one.results[0].onto(later)
 
     assert grown.messages[-1] is later[-1]
-    assert grown.messages[:-1] == results[0].messages
+    assert grown.messages[:-1] == one.results[0].messages
     assert grown.index_map[-1] == len(grown.messages) - 1
 
 
@@ -137,22 +142,12 @@ async def test_a_result_is_discarded_where_the_rows_it_was_made_from_have_change
 
 async def test_a_result_that_changes_while_the_judge_thinks_is_not_overwritten() -> None:
     """A30: a host that edits a row in place gets its history back as it is."""
-    judge = WaitingJudge()
-    one = Session(engine(judge), "one")
-    messages = session_of()
-    results: list[Any] = []
+    async with waiting_pass() as one:
+        one.messages[2]["content"] = "edited by the host " * 200
 
-    async def compress() -> None:
-        results.append(await one.compress(messages))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(compress)
-        await judge.arrived.wait()
-        messages[2]["content"] = "edited by the host " * 200
-        judge.go.set()
-
-    assert results[0].outcome == "failed"
-    assert messages[2]["content"].startswith("edited by the host")
+    assert one.results[0].outcome == "failed"
+    assert one.results[0].messages is one.messages
+    assert one.messages[2]["content"].startswith("edited by the host")
 
 
 async def test_the_ledger_survives_the_process_and_stays_with_its_session() -> None:

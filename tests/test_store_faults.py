@@ -9,13 +9,13 @@ import sys
 import zlib
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
+from stored_originals import naming, original, texts_in
 
 from jev_engine.errors import OriginalNotFound, OriginalUnreadable, StoreError
-from jev_engine.ledger import Ledger, LedgerEntry
+from jev_engine.ledger import Ledger
 from jev_engine.recall.search import search
 from jev_engine.store import Original, PassRecord
 from jev_engine.store.expand import expand
@@ -26,22 +26,6 @@ from jev_engine.store.sqlite import SqliteStore
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "jev-engine" / "originals.sqlite3"
-
-
-def original(store: SqliteStore, session: str, key: str, text: str | None = None) -> Original:
-    return Original(store.reference(session, key), session, key, "read", text or f"{key} of {session}: " + "word " * 99)
-
-
-def naming(*originals: Original) -> dict[str, Any]:
-    """A ledger that names these."""
-    return Ledger.of(LedgerEntry(o.key, "truncate", o.reference, "[out]", len(o.text)) for o in originals).to_json()
-
-
-def texts_in(path: Path) -> int:
-    with sqlite3.connect(path) as db:
-        (count,) = db.execute("SELECT count(*) FROM blobs").fetchone()
-    db.close()
-    return count
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from passing import compress, long_text
+from stored_originals import naming, original, texts_in
 
 from jev_engine.errors import OriginalExpired, OriginalNotFound, StoreError
-from jev_engine.ledger import Ledger, LedgerEntry
-from jev_engine.store import Original, PassRecord
+from jev_engine.store import PassRecord
 from jev_engine.store.sqlite import Limits, SqliteStore
 from jev_engine.testing import call, history, result, user
 
@@ -41,25 +40,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "jev-engine" / "originals.sqlite3"
 
 
-def original(store: SqliteStore, session: str, key: str, text: str | None = None) -> Original:
-    return Original(store.reference(session, key), session, key, "read", text or f"{key} of {session}: " + "word " * 99)
-
-
-def naming(*originals: Original) -> dict[str, Any]:
-    """A ledger that names these."""
-    return Ledger.of(LedgerEntry(o.key, "truncate", o.reference, "[out]", len(o.text)) for o in originals).to_json()
-
-
 def noise(chars: int, seed: int = 0) -> str:
     """Text that cannot be compressed much."""
     return random.Random(seed).randbytes(chars // 2).hex()  # noqa: S311  # no secrets
-
-
-def texts_in(path: Path) -> int:
-    with sqlite3.connect(path) as db:
-        (count,) = db.execute("SELECT count(*) FROM blobs").fetchone()
-    db.close()
-    return count
 
 
 # --- age --------------------------------------------------------------------------------------------------------------

@@ -22,10 +22,12 @@ def trigger(**options) -> Trigger:
 
 def test_the_output_reserve_counts():
     """What the model needs for its answer is no room for history."""
-    reserved = trigger(output_reserve_tokens=20_000)
-    reserved.report(48_000)
+    plain, reserved = trigger(), trigger(output_reserve_tokens=20_000)
+    for each in (plain, reserved):
+        each.report(48_000)
 
-    assert reserved.due().is_due
+    assert not plain.due()
+    assert reserved.due()
 
 
 def test_real_usage_beats_an_estimate():

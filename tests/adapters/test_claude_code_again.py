@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -180,17 +182,28 @@ def test_a_program_that_was_named_stays_while_it_is_there(desk):
     assert plugin(desk.setup())["command"] not in (theirs, str(desk.folder / "gone"))
 
 
-def test_a_program_that_we_have_chosen_follows_an_update(desk, monkeypatch):
+def test_a_program_that_we_have_chosen_follows_an_update(desk):
     """The one of the environment that set up last."""
-    monkeypatch.setattr(sys, "executable", str(desk.folder / "one" / "python"))
-    for folder in ("one", "two"):
-        (desk.folder / folder).mkdir()
-        shutil.copy(desk.command, desk.folder / folder / "jev-engine")
-    first = plugin(desk.setup())["command"]
-    monkeypatch.setattr(sys, "executable", str(desk.folder / "two" / "python"))
+    chosen = []
+    for name in ("one", "two"):
+        folder = desk.folder / name
+        folder.mkdir()
+        (folder / "python").symlink_to(sys.executable)
+        shutil.copy(desk.command, folder / "jev-engine")
+        argv = [
+            str(folder / "python"),
+            "-m",
+            "jev_engine",
+            "setup",
+            "claude-code",
+            "--yes",
+            "-O",
+            f"claude={desk.claude}",
+        ]
+        subprocess.run(argv, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True)
+        chosen.append(plugin(desk.held)["command"])
 
-    assert first == str(desk.folder / "one" / "jev-engine")
-    assert plugin(desk.setup())["command"] == str(desk.folder / "two" / "jev-engine")
+    assert chosen == [str(desk.folder / name / "jev-engine") for name in ("one", "two")]
 
 
 def test_the_flag_stays_while_the_version_is_not_known(desk, monkeypatch):

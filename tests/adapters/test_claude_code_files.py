@@ -19,7 +19,13 @@ import jev_engine
 import jev_engine_adapters.claude_code
 from jev_engine.cli.files import read_session
 from jev_engine.cli.new_session import latest_file
-from jev_engine_adapters.claude_code.companions import companions, find_companions, session_file, sessions_beside
+from jev_engine_adapters.claude_code.companions import (
+    companions,
+    find_companions,
+    newest_first,
+    session_file,
+    sessions_beside,
+)
 from jev_engine_adapters.claude_code.going_back import write_session
 from jev_engine_adapters.claude_code.offline import latest_session
 
@@ -191,16 +197,13 @@ def test_where_nothing_else_lies_there_is_no_session(odd, project, tmp_path):
     assert sessions_beside(str(tmp_path)) == []
 
 
-def test_a_session_that_goes_while_it_is_looked_at_is_passed_over(project, tmp_path, monkeypatch):
+def test_a_session_that_goes_while_it_is_looked_at_is_passed_over(project):
     """Deleted between the listing and the look, as a cleaning job does."""
-    look = Path.stat
 
-    def stat(path, **options):
-        if path.name == "newer.jsonl":
-            path.unlink(missing_ok=True)
-        return look(path, **options)
+    def listed():
+        for path in sorted(project.glob("*.jsonl")):
+            if path.name == "newer.jsonl":
+                path.unlink()
+            yield path
 
-    monkeypatch.setattr(Path, "stat", stat)
-
-    assert latest_session(tmp_path) == project / "older.jsonl"
-    assert sessions_beside(str(tmp_path)) == [project / "older.jsonl"]
+    assert newest_first(listed()) == [project / "older.jsonl"]

@@ -15,7 +15,7 @@ from hosts.hermes_process import big_history, process, started
 from jev_engine import ContextEngine
 from jev_engine.testing import ScriptedJudge, call, history, result, user
 from jev_engine_adapters.hermes.engine import engine_class
-from jev_engine_adapters.hermes.state import HostSession, Shared
+from jev_engine_adapters.hermes.state import Shared
 
 LOOP: dict[str, Any] = {}
 LOOP["self"] = LOOP
@@ -49,25 +49,32 @@ def test_no_member_raises_whatever_it_is_given(member: str, odd: Any) -> None:
     assert engine.compress(odd, current_tokens=odd, focus_topic=odd, force=False) is odd
 
 
-@pytest.mark.parametrize("member", [*MEMBERS, "get_tool_schemas", "get_status", "on_session_reset", "clone_for_agent"])
-def test_no_member_raises_where_everything_behind_it_is_broken(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the process had lost its state: the answer is the harmless one of its kind."""
+FAULT = "internal fault, see the log"
+MESSAGES = big_history(3)
+GIVEN: dict[str, Any] = {
+    "compress": MESSAGES, "has_content_to_compress": MESSAGES, "prune_tool_results_only": MESSAGES,
+    "should_compress": 99_000, "should_compress_info": 99_000,
+}  # fmt: skip
+HARMLESS: dict[str, Any] = {
+    "compress": MESSAGES, "get_status": {}, "get_tool_schemas": [], "handle_tool_call": json.dumps({"error": FAULT}),
+    "has_content_to_compress": True, "prune_tool_results_only": (MESSAGES, 0), "should_compress": False,
+    "should_compress_info": (False, FAULT), "should_compress_preflight": False,
+    "should_defer_preflight_to_real_usage": False,
+}  # fmt: skip
+"""What a member answers that has nothing to go by; None where it is not named."""
 
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("a fault of ours")
 
+@pytest.mark.parametrize("member", [*MEMBERS, "get_tool_schemas", "get_status", "on_session_reset"])
+def test_no_member_raises_where_everything_behind_it_is_gone(member: str) -> None:
+    """An instance that has lost what the process knows: the answer is the harmless one of its kind."""
     engine = started()
-    messages = big_history(3)
-    for name in ("session", "engine", "rotate", "tell"):
-        monkeypatch.setattr(Shared, name, broken)
-    monkeypatch.setattr(HostSession, "core", property(broken))
+    engine.shared = None
 
-    answer = getattr(engine, member)(*([messages] if member == "compress" else []))
+    answer = getattr(engine, member)(*([GIVEN[member]] if member in GIVEN else []))
 
-    assert answer is messages if member == "compress" else True
-    assert isinstance(engine.should_compress(99_000), bool)
-    assert isinstance(engine.get_tool_schemas(), list)
-    assert isinstance(engine.handle_tool_call("jev_expand", {"id": "x"}), str)
+    assert answer == HARMLESS.get(member)
+    assert answer is MESSAGES or member != "compress"
+    assert type(engine.clone_for_agent()) is type(engine)
 
 
 def test_the_host_accepts_it() -> None:

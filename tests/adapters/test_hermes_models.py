@@ -13,7 +13,7 @@ from hosts.hermes_fake import FakeBase
 from hosts.hermes_process import big_history, process, started
 
 from jev_engine.errors import ConfigError
-from jev_engine_adapters.hermes import compaction, engine, hooks
+from jev_engine_adapters.hermes import compaction, hooks
 from jev_engine_adapters.hermes.engine import HermesEngine, engine_class
 from jev_engine_adapters.hermes.state import Shared
 
@@ -187,15 +187,16 @@ def test_a_summariser_that_raises_is_not_called_at_every_check(
 
 
 @pytest.mark.parametrize("tokens", [60_000, None])
-def test_a_fault_of_ours_in_a_pass_is_not_met_at_every_check(
-    tokens: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("a fault of ours")
+def test_a_fault_in_a_pass_is_not_met_at_every_check(tokens: int | None) -> None:
+    """Here in what the host gives us to ask whether it has given up."""
 
-    monkeypatch.setattr(engine, "compact", broken)
+    def broken() -> bool:
+        raise RuntimeError("a fault of the host")
 
-    assert checks(started(), tokens, big_history(2)) == 1
+    made = started()
+    made._compression_cancelled_check = broken
+
+    assert checks(made, tokens, big_history(2)) == 1
 
 
 @pytest.mark.parametrize("tokens", [60_000, None])

@@ -19,7 +19,8 @@ from jev_engine.errors import StoreError
 from jev_engine.judges import JudgeRequest, Verdict
 from jev_engine.store.memory import MemoryStore
 from jev_engine.store.sqlite import SqliteStore
-from jev_engine_adapters.hermes import compaction, hooks
+from jev_engine_adapters.hermes import hooks
+from jev_engine_adapters.hermes.compaction import Asked, compact
 from jev_engine_adapters.hermes.engine import engine_class
 from jev_engine_adapters.hermes.state import here
 
@@ -74,6 +75,7 @@ def test_asked_again_at_once_it_says_no() -> None:
 
     used = rough(host.messages)
 
+    assert host.compactions
     assert not host.engine.should_compress(used)
     assert not host.engine.should_compress(used)
 
@@ -89,7 +91,7 @@ def test_a_committed_pass_keeps_counters_and_archive_under_either_name(in_place:
 
     assert (host.session == "s1") is in_place
     assert host.engine.session.passes == len(host.compactions) >= 2
-    assert "No original" not in host.engine.handle_tool_call("jev_expand", {"id": reference})
+    assert "return self.rows[0].name" in host.engine.handle_tool_call("jev_expand", {"id": reference})
     assert host.engine.session.core.trigger is host.engine.shared.session("s1").core.trigger
 
 
@@ -116,7 +118,7 @@ def test_after_new_the_same_instance_starts_afresh_and_the_old_session_is_kept()
     assert host.engine.session.name == "s9"
     assert "No original" in host.engine.handle_tool_call("jev_expand", {"id": reference})
     host.engine.bind_session_state(None, "s1")
-    assert "No original" not in host.engine.handle_tool_call("jev_expand", {"id": reference})
+    assert "return self.rows[0].name" in host.engine.handle_tool_call("jev_expand", {"id": reference})
 
 
 class Database:
@@ -133,7 +135,7 @@ def test_a_branch_reads_what_its_markers_stand_for() -> None:
     host.engine.on_session_reset()
     host.engine.bind_session_state(Database(), "branch")
 
-    assert "No original" not in host.engine.handle_tool_call("jev_expand", {"id": reference})
+    assert "return self.rows[0].name" in host.engine.handle_tool_call("jev_expand", {"id": reference})
 
 
 def test_a_process_that_comes_later_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
@@ -219,18 +221,17 @@ def test_even_the_newest_results_go_where_the_turn_would_be_lost() -> None:
     assert "intact as" in json.dumps(host.messages)
 
 
-def test_a_slow_judge_costs_no_more_than_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_judge_costs_no_more_than_the_deadline() -> None:
     """It is not waited for again: the local judge decides."""
-    monkeypatch.setattr(compaction.compact, "__kwdefaults__", {"deadline_seconds": 0.4})
     host = host_on(process(Down()))
     host.messages = [{"role": "user", "content": "Read."}, *host_rows(9)]
     host.engine.should_compress(40_000)
     started = time.monotonic()
 
-    made = host.engine.compress(host.messages, current_tokens=40_000)
+    made = compact(host.engine.session, Asked(host.messages, 40_000), deadline_seconds=0.4)
 
     assert time.monotonic() - started < 2
-    assert len(json.dumps(made)) < len(json.dumps(host.messages)) / 2
+    assert len(json.dumps(made.messages)) < len(json.dumps(host.messages)) / 2
 
 
 def test_a_store_that_fails_leaves_everything_in_place() -> None:
@@ -264,14 +265,13 @@ def test_a_refused_request_with_a_store_that_fails_is_not_tried_again_and_again(
     assert store.saves == 1
 
 
-def test_a_pass_that_another_one_holds_up_gives_the_list_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction.compact, "__kwdefaults__", {"deadline_seconds": 0.1})
-    host = host_on(process())
-    messages = [{"role": "user", "content": "Read."}, *host_rows(9)]
+def test_a_pass_that_another_one_holds_up_gives_the_list_back() -> None:
+    session = host_on(process()).engine.session
+    asked = Asked([{"role": "user", "content": "Read."}, *host_rows(9)], 60_000, is_forced=True)
 
-    with host.engine.session.lock:
-        assert host.engine.compress(messages, current_tokens=60_000, force=True) is messages
-    assert host.engine.compress(messages, current_tokens=60_000, force=True) is not messages
+    with session.lock:
+        assert compact(session, asked, deadline_seconds=0.1).messages is asked.messages
+    assert compact(session, asked).messages is not asked.messages
 
 
 @pytest.mark.parametrize("how", ["member", "start"])
@@ -286,7 +286,7 @@ def test_a_session_that_takes_its_history_along_takes_originals_and_counters_too
 
     assert host.engine.session.name == "s2"
     assert host.engine.session.passes == 1
-    assert "No original" not in host.engine.handle_tool_call("jev_expand", {"id": reference})
+    assert "return self.rows[0].name" in host.engine.handle_tool_call("jev_expand", {"id": reference})
 
 
 def test_a_provider_that_never_counts_is_served_by_estimates() -> None:

@@ -59,6 +59,7 @@ def test_the_stamp_names_no_folder_of_this_machine(corpus, tmp_path):
     """A report is for others."""
     done = run(corpus, "--policy", "recency", "--json")
 
+    assert json.loads(done.stdout)["stamp"]["command"].startswith("jev-engine evaluate ours.jsonl")
     assert str(tmp_path) not in done.stdout
 
 

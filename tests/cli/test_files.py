@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from commands import start
 
 from jev_engine.cli.files import MOST_BYTES, read_session
 from jev_engine.plugins import load_plugins
@@ -274,25 +271,6 @@ def test_the_store_is_not_overwritten(shell, messages, shorten_all) -> None:
     assert done.exit_code == 2
     assert "is the store" in done.stderr
     assert shell.store.read_bytes() == before
-
-
-def start(*words: str | Path, most_bytes: int | None = None) -> subprocess.Popen[bytes]:
-    """The command as a process of its own, allowed to write files of `most_bytes` at most."""
-
-    def prepare() -> None:
-        # A runner in the background may have Ctrl-C ignored, which children inherit.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if most_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-
-    return subprocess.Popen(
-        [sys.executable, "-m", "jev_engine", *map(str, words)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=prepare,  # noqa: PLW1509  # no threads here
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 def test_a_write_that_fails_half_way_leaves_nothing_behind(shell, messages, shorten_all) -> None:

@@ -137,7 +137,11 @@ def test_a_link_that_leads_nowhere_stops_nothing(home):
     write_session(home / "sessions", 1)
     (home / "sessions" / "gone.jsonl").symlink_to(home / "sessions" / "deleted.jsonl")
 
-    assert run(home / "sessions").exit_code == 0
+    done = run(home / "sessions")
+
+    assert done.exit_code == 0
+    assert "1 not a session" in done.stderr
+    assert len(memories()) == 1
 
 
 def test_sessions_without_a_folder_need_a_project(home):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from jev_engine import hookimpl
 from jev_engine.cli import main
 from jev_engine.hosts import Change, Finding, Plan
-from jev_engine.plugins import Plugins
 
 
 class Lamp:
@@ -38,11 +39,39 @@ class Lamp:
         yield Finding("engine", "ok" if is_on else "bad", "in use" if is_on else "not in use")
 
 
+class Lamps:
+    """The plugin of a package that brings a host along."""
+
+    def __init__(self, lamp: Lamp) -> None:
+        self.lamp = lamp
+
+    @hookimpl
+    def register_hosts(self, register: Any) -> None:
+        register(self.lamp)
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(Plugins, "load_entry_points", lambda self: self.hosts.update(lamp=Lamp()))
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs a package whose entry point is a plugin of this file."""
+
+    def install(plugin: str) -> None:
+        package = tmp_path_factory.mktemp("site") / "lamps-1.0.dist-info"
+        package.mkdir()
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: lamps\nVersion: 1.0\n")
+        (package / "entry_points.txt").write_text(f"[jev_engine]\nlamps = {__name__}:{plugin}\n")
+        monkeypatch.syspath_prepend(str(package.parent))
+
+    return install
+
+
+@pytest.fixture
+def home(tmp_path: Path, installed: Callable[[str], None]) -> Path:
+    installed("LAMPS")
     (tmp_path / "lamp.cfg").write_text("a = 1\n")
     return tmp_path
+
+
+LAMPS = Lamps(Lamp())
 
 
 def run(home: Path, *words: str, stdin: str | None = None) -> Result:
@@ -110,8 +139,11 @@ class Safe(Lamp):
         return Plan([Change(Path(options["home"]) / "lamp.cfg", b"a = 1\n", "the token", is_secret=True)], [])
 
 
-def test_a_file_that_is_only_tightened_is_shown_and_done_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Plugins, "load_entry_points", lambda self: self.hosts.update(lamp=Safe()))
+SAFES = Lamps(Safe())
+
+
+def test_a_file_that_is_only_tightened_is_shown_and_done_once(home: Path, installed: Callable[[str], None]) -> None:
+    installed("SAFES")
     (home / "lamp.cfg").chmod(0o644)
 
     dry = run(home, "setup", "--dry-run")

@@ -119,7 +119,10 @@ def test_a_perfect_judge_misses_nothing_at_equal_freed():
 
 
 def test_resampling_counts_whole_sessions():
-    for weights in resample(["a", "a", "b"], 20, seed=1):
+    drawn = list(resample(["a", "a", "b"], 20, seed=1))
+
+    assert len(drawn) == 20
+    for weights in drawn:
         assert weights[0] == weights[1]
         assert weights[0] + weights[2] == 2
 

@@ -105,6 +105,8 @@ def test_every_policy_runs_at_every_cut():
 
 def test_a_higher_miss_cost_never_frees_more():
     found = replay(policies=choose(["worth"]))
+
+    assert len(found["cuts"]) == 4
     for place in range(len(found["cuts"])):
         freed = [numbers(found, f"worth {cost}", "freed_chars", place) for cost in ("1", "3", "5", "10")]
 
@@ -126,8 +128,9 @@ def test_fold_predictions_stand_for_the_local_judge_where_there_are_some():
 def test_nothing_of_a_session_is_in_its_result():
     text = json.dumps(replay(policies=choose(["recency"])))
 
-    assert "handler" not in text
-    assert "part_" not in text
+    for word in ("handler", "part_"):
+        assert word in json.dumps(recorded(1))
+        assert word not in text
 
 
 def test_cuts_are_all_of_them_or_some_evenly_or_those_asked_for():

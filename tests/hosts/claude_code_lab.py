@@ -6,19 +6,20 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hosts.environments import cache_folder, environment
 from hosts.messages_api import MessagesApi, Received
+from loopback import free_port
 
 __all__ = [
     "MOD",
@@ -29,6 +30,7 @@ __all__ = [
     "broken_pairs",
     "claude_python",
     "claude_version",
+    "opened_lab",
     "results",
     "texts",
     "thinking",
@@ -66,13 +68,6 @@ def claude_version(version: str) -> Path:
     if not programs:
         pytest.skip(f"NOT CHECKED: Claude Code {version} has no program for this machine")
     return programs[0]
-
-
-def free_port() -> int:
-    """A port that nobody has at this moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Run(NamedTuple):
@@ -209,6 +204,17 @@ class Lab:
         """End the process this lab has started, if any."""
         argv = [str(self.python), "-m", "jev_engine", "serve", "--stop"]
         subprocess.run(argv, env=self.env, capture_output=True, check=False)
+
+
+@contextmanager
+def opened_lab(folder: Path, **api: Any) -> Iterator[Lab]:
+    """A lab in front of an API of its own, made with these options; what it has started ends with it."""
+    with MessagesApi(**api) as provider:
+        made = Lab(folder, provider)
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def reading(count: int, then: str = "text done") -> str:

@@ -146,12 +146,18 @@ def _broken(owner: Any, name: str, value: Any) -> Iterator[None]:
         setattr(owner, name, kept)
 
 
+MET: list[str] = []
+"""A fault for each time that it was met."""
+
+
 def _raises(*_: Any, **__: Any) -> Any:
+    MET.append("a fault of ours")
     raise RuntimeError("a fault of ours")
 
 
 def member_faults(lab: Lab) -> None:
     """Whatever stands behind a member of the contract breaks: the turn goes on as if we had nothing to say."""
+    never_met = []
     for owner, name, value in (
         (state.HostSession, "core", property(_raises)),
         (engine.HermesEngine, "session", property(_raises)),
@@ -170,10 +176,14 @@ def member_faults(lab: Lab) -> None:
         (state.Shared, "rotate", _raises),
     ):
         lab.settings()
+        MET.clear()
         with _broken(owner, name, value):
             _, agent = _turn(lab)
             answer = agent.context_compressor.handle_tool_call("jev_expand", {"id": "x"}, messages=[])
             assert isinstance(answer, str), name
+        never_met += [] if MET else [name]
+    # Only a host that gives one instance to all its agents has words noted, and tells of another id.
+    assert never_met == ([] if state.shared().is_one_instance else ["note", "tell"]), never_met
 
 
 def _talk() -> list[dict[str, Any]]:
@@ -185,18 +195,24 @@ def _talk() -> list[dict[str, Any]]:
     ]
 
 
+def _not_handed_over(lab: Lab) -> Provider:
+    """A turn in a full window that ends well without a summary; the summariser is left alone for a while."""
+    provider = Provider([])
+    agent = lab.agent(provider)
+    done = agent.run_conversation("And now?", conversation_history=_talk())
+    assert done["final_response"] == "All done.", done.get("error")
+    assert agent.context_compressor.session.hand_overs == 0
+    assert agent.context_compressor.session.retry_at > 0
+    return provider
+
+
 def no_summariser(lab: Lab) -> None:
     """The host's summariser raises: the shortened history stands, and it is left alone for a while."""
     import agent.context_compressor as host  # noqa: PLC0415  # the host's own package
 
     lab.settings()
     with _broken(host.ContextCompressor, "compress", _raises):
-        provider = Provider([])
-        agent = lab.agent(provider)
-        done = agent.run_conversation("And now?", conversation_history=_talk())
-    assert done["final_response"] == "All done.", done.get("error")
-    assert agent.context_compressor.session.hand_overs == 0
-    assert agent.context_compressor.session.retry_at > 0
+        _not_handed_over(lab)
 
 
 def unsafe_to_summarise(lab: Lab) -> None:
@@ -207,12 +223,7 @@ def unsafe_to_summarise(lab: Lab) -> None:
             raise StoreError("this disk takes no more")
 
     state.shared().__init__(lambda: ContextEngine(store=Refusing(lab.home / "refusing.sqlite3")))
-    provider = Provider([])
-    agent = lab.agent(provider)
-    done = agent.run_conversation("And now?", conversation_history=_talk())
-    assert done["final_response"] == "All done.", done.get("error")
-    assert agent.context_compressor.session.hand_overs == 0
-    assert agent.context_compressor.session.retry_at > 0
+    provider = _not_handed_over(lab)
     assert str(provider.requests[-1]).count("why is it so?") > 1_000
 
 

@@ -23,9 +23,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any, NamedTuple
+
+from loopback import Loopback
 
 __all__ = ["MessagesApi", "Received", "text_of"]
 
@@ -65,7 +66,7 @@ def text_of(content: Any) -> str:
     return "\n".join(block["text"] for block in content if block.get("type") == "text")
 
 
-class MessagesApi:
+class MessagesApi(Loopback):
     """Listens on loopback while the block lasts.
 
     `input_tokens` is what every answer reports as used, or a function of the request; without it, a quarter of the
@@ -81,25 +82,13 @@ class MessagesApi:
         pause_seconds: float = 0.0,
         thinks: bool = True,
     ) -> None:
+        super().__init__(_handler(self))
         self.input_tokens = input_tokens
         self.status = status
         self.pause_seconds = pause_seconds
         self.thinks = thinks
         self.requests: list[Received] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="messages api", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     @property
     def turns(self) -> list[Received]:

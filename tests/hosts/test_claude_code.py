@@ -7,8 +7,7 @@ import re
 import subprocess
 
 import pytest
-from hosts.claude_code_lab import ROOT, Lab, blocks, broken_pairs, reading, results, texts, thinking
-from hosts.messages_api import MessagesApi
+from hosts.claude_code_lab import ROOT, blocks, broken_pairs, opened_lab, reading, results, texts, thinking
 
 from jev_engine_adapters.claude_code import adapter
 
@@ -27,11 +26,9 @@ PNG = bytes.fromhex(
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """A session that has read eight large files; tests work on copies of it."""
-    with MessagesApi() as api:
-        made = Lab(tmp_path_factory.mktemp("plugin"), api)
+    with opened_lab(tmp_path_factory.mktemp("plugin")) as made:
         made.first = made.run(PROMPT)
         yield made
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +40,8 @@ def compacted(lab):
 @pytest.fixture
 def own_lab(tmp_path):
     """A lab of a test's own."""
-    with MessagesApi() as api:
-        made = Lab(tmp_path, api)
+    with opened_lab(tmp_path) as made:
         yield made
-        made.close()
 
 
 def marked(messages):

@@ -11,8 +11,7 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-from hosts.claude_code_lab import Lab, broken_pairs, reading, results, texts
-from hosts.messages_api import MessagesApi
+from hosts.claude_code_lab import broken_pairs, opened_lab, reading, results, texts
 
 pytestmark = pytest.mark.slow
 
@@ -24,11 +23,9 @@ BUILT_IN = 1
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """A session that has read six large files; every test works on a copy of it."""
-    with MessagesApi() as api:
-        made = Lab(tmp_path_factory.mktemp("fallback"), api)
+    with opened_lab(tmp_path_factory.mktemp("fallback")) as made:
         made.run(PROMPT)
         yield made
-        made.close()
 
 
 def program(folder, line):
@@ -157,14 +154,12 @@ def test_a_process_that_hangs_is_left_alone(lab):
 def test_a_window_that_stays_too_full_is_handed_over_with_what_was_pruned(tmp_path):
     """Text is never ours to shorten: the built-in summary works on the shorter history, and all of it is stored."""
     prose = "A long story that nobody may shorten. " * 3_000
-    with MessagesApi(input_tokens=900_000) as api:
-        lab = Lab(tmp_path, api)
+    with opened_lab(tmp_path, input_tokens=900_000) as lab:
         lab.run(f"{prose}\n{reading(5, 'text Read them all.')}")
 
         compacted = lab.run("/compact")
         after = lab.run("SCRIPT: text Still here.")
         shown = lab.run("/jev out long story that nobody may shorten")
-        lab.close()
 
     [summary] = compacted.requests
     assert summary.is_summary

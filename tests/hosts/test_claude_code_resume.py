@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hosts.claude_code_lab import ROOT, SDK, Lab, broken_pairs, reading, results, thinking
-from hosts.messages_api import MessagesApi
+from hosts.claude_code_lab import ROOT, SDK, broken_pairs, opened_lab, reading, results, thinking
 
 pytestmark = pytest.mark.slow
 
@@ -16,10 +15,8 @@ HANDLES = ROOT / "tests" / "hosts" / "claude_code_handles"
 @pytest.fixture
 def lab(tmp_path):
     """A home, a project and an API; the process it starts ends with it."""
-    with MessagesApi() as api:
-        made = Lab(tmp_path, api)
+    with opened_lab(tmp_path) as made:
         yield made
-        made.close()
 
 
 def test_canary_rows_returned_by_their_handle_bring_back_what_was_taken_out(lab):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 
 import pytest
-from hosts.claude_code_lab import MOD, ROOT, Lab, reading, results
-from hosts.messages_api import MessagesApi
+from hosts.claude_code_lab import MOD, ROOT, opened_lab, reading, results
+from loopback import until
 
 pytestmark = pytest.mark.slow
 
@@ -18,10 +17,8 @@ PROMPT = reading(6, "text Read them all.")
 @pytest.fixture
 def lab(tmp_path):
     """A home, a project and an API; the process it starts ends with it."""
-    with MessagesApi() as api:
-        made = Lab(tmp_path, api)
+    with opened_lab(tmp_path) as made:
         yield made
-        made.close()
 
 
 @pytest.fixture
@@ -119,12 +116,9 @@ def test_hooks_bring_tools_sessions_and_the_fate_of_a_pass_into_the_trail(fresh,
     fresh.run(PROMPT, plugin=None)
     fresh.run("/compact", plugin=None)
     wanted = {"session_started", "tool_called", "tool_finished", "pass_started", "committed", "session_ended"}
-    ends = time.monotonic() + 10
-    while not wanted <= set(events(trail)) and time.monotonic() < ends:
-        time.sleep(0.1)
+    until(lambda: wanted <= set(events(trail)))
 
     found = events(trail)
-    assert wanted <= set(found)
     assert found.count("tool_called") == found.count("tool_finished") == 6
     assert found.count("committed") == 1
 

@@ -15,8 +15,7 @@ import termios
 import time
 
 import pytest
-from hosts.claude_code_lab import MOD, Lab, reading
-from hosts.messages_api import MessagesApi
+from hosts.claude_code_lab import MOD, opened_lab, reading
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +27,7 @@ PATIENCE_SECONDS = 40
 def lab(tmp_path):
     """A home whose user has been through the first questions."""
     # Seven tenths of the window of the model that is the default.
-    with MessagesApi(input_tokens=700_000) as api:
-        made = Lab(tmp_path, api)
+    with opened_lab(tmp_path, input_tokens=700_000) as made:
         state = {
             "hasCompletedOnboarding": True,
             "theme": "dark",
@@ -39,7 +37,6 @@ def lab(tmp_path):
         (made.home / ".claude.json").write_text(json.dumps(state), encoding="utf-8")
         made.env |= {"ANTHROPIC_API_KEY": KEY, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
         yield made
-        made.close()
 
 
 class Terminal:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from hosts.claude_code_lab import MOD, Lab, broken_pairs, claude_version, reading, results
-from hosts.messages_api import MessagesApi
+from hosts.claude_code_lab import MOD, broken_pairs, claude_version, opened_lab, reading, results
 
 from jev_engine_adapters.claude_code.install import BEHIND_FLAG, BY_DEFAULT
 from jev_engine_adapters.claude_code.settings import FLAG_VARIABLE
@@ -20,8 +19,7 @@ OLDEST = {BY_DEFAULT: {}, BEHIND_FLAG: {FLAG_VARIABLE: "1"}}
 def test_the_plugin_works_in_the_oldest_version_it_is_set_up_for(version, tmp_path):
     """Loaded, compacts without a summary, survives a resume, gives originals back."""
     program = claude_version(".".join(map(str, version)))
-    with MessagesApi() as api:
-        lab = Lab(tmp_path, api)
+    with opened_lab(tmp_path) as lab:
         lab.cli = program
         lab.env |= OLDEST[version]
         # Into the folder of a plugin, these versions write their types.
@@ -31,7 +29,6 @@ def test_the_plugin_works_in_the_oldest_version_it_is_set_up_for(version, tmp_pa
         compacted = lab.run("/compact", plugin=plugin)
         script = 'SCRIPT: tool mcp__jev-engine__expand {"id": "$REFERENCE"} ;; text Got it.'
         after = lab.run(script, plugin=plugin)
-        lab.close()
 
     assert compacted.requests == []
     assert after.summaries == 0

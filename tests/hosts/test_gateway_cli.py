@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 
 import pytest
 from hosts.claude_code_lab import Lab, broken_pairs, reading, results
 from hosts.gateway_sessions import SESSIONS, put, said
 from hosts.messages_api import MessagesApi
+from loopback import free_port
 from serve.gateway_lab import Running, SigningApi, breaks, engine_of, gateway_for, markers
 
 pytestmark = pytest.mark.slow
@@ -166,9 +166,7 @@ def test_a_fork_under_another_name_keeps_the_decisions(behind):
 
 def test_set_up_for_claude_code_it_needs_nothing_else(tmp_path):
     """The address in the user's settings, the process of `jev-engine serve`, which is killed once, and off again."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     with SigningApi() as api:
         lab = Lab(tmp_path, api)
         config = lab.home / "config" / "jev-engine" / "config.toml"

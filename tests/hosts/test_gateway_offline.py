@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from hosts.claude_code_lab import Lab, broken_pairs, reading, results, thinking
+from hosts.claude_code_lab import Lab, broken_pairs, opened_lab, reading, results, thinking
 from hosts.gateway_sessions import SESSIONS, put, said
-from hosts.messages_api import MessagesApi
 
 pytestmark = pytest.mark.slow
 
@@ -19,10 +18,8 @@ SHORTEN_ALL = ("--policy", "threshold", "--keep-result", "1", "--keep-call", "0"
 @pytest.fixture
 def lab(tmp_path):
     """A home, a project and an API."""
-    with MessagesApi() as api:
-        made = Lab(tmp_path, api)
+    with opened_lab(tmp_path) as made:
         yield made
-        made.close()
 
 
 def rewrite(lab: Lab, file: Path, *options: str) -> str:

@@ -108,6 +108,7 @@ def test_a_question_costs_at_least_what_it_weighs() -> None:
     )
     fixed = fixed_cost(WORDING)
 
+    assert len(transcript.calls) == len(inputs)
     for unit in transcript.calls:
         rendered = json.dumps(questions_for(unit, WORDING), ensure_ascii=False, separators=(",", ":"))
         assert question_cost(unit, fixed) >= cost(rendered)

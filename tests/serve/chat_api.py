@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from loopback import Loopback
 
 __all__ = ["ChatApi"]
 
@@ -16,30 +16,18 @@ CALL_ID = re.compile(r"call_\d+x(\d+)x\d+\Z")
 REFERENCE = re.compile(r"jx-[0-9a-f]{16}")
 
 
-class ChatApi:
+class ChatApi(Loopback):
     """Listens on loopback while the block lasts; a quarter of the body's length counts as prompt tokens."""
 
     def __init__(self, *, reports_usage: bool = True) -> None:
+        super().__init__(_handler(self))
         self.bodies: list[bytes] = []
         self.reports_usage = reports_usage
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def requests(self) -> list[Any]:
         """What was asked, parsed."""
         return [json.loads(body) for body in self.bodies]
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     def answer(self, body: bytes, number: int) -> dict[str, Any]:
         """The whole completion for a request."""

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import Any, Self
 import httpx
 import uvicorn
 from hosts.messages_api import MessagesApi, Received
+from loopback import until
 from starlette.applications import Starlette
 
 from jev_engine import ContextEngine
@@ -94,8 +94,7 @@ class Running:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
+        until(lambda: self._server.started)
         return self
 
     def __exit__(

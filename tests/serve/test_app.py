@@ -146,7 +146,7 @@ async def test_over_tcp_hooks_want_the_token(app):
     assert (await ask(app, "/quit", b"{}", client=OVER_TCP, host="127.0.0.1:1"))[0] == 403
 
 
-async def test_a_large_pass_does_not_hold_up_a_small_one(app):
+async def test_a_large_pass_does_not_hold_up_a_small_one(app, activity):
     """Each is worked on in a thread of its own."""
     large = json.dumps(request(conversation(1_500), session="large")).encode()
     small = json.dumps(request(conversation(8), session="small")).encode()
@@ -158,7 +158,9 @@ async def test_a_large_pass_does_not_hold_up_a_small_one(app):
 
     async with anyio.create_task_group() as group:
         group.start_soon(work, "large", large)
-        await anyio.sleep(0.05)
+        with anyio.fail_after(5):
+            while activity.in_flight == 0:
+                await anyio.lowlevel.checkpoint()
         group.start_soon(work, "small", small)
 
     assert order == ["small", "large"]

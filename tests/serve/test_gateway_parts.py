@@ -19,7 +19,7 @@ from jev_engine.serve.gateway.conversations import MOST_HISTORIES, Conversations
 from jev_engine.serve.gateway.hidden import Hidden, Round
 from jev_engine.serve.gateway.messages_form import MESSAGES
 from jev_engine.serve.gateway.messages_reply import MessagesReply
-from jev_engine.serve.gateway.records import Record, Records
+from jev_engine.serve.gateway.records import MOST_BYTES, Record, Records
 from jev_engine.serve.gateway.stream import EventCutter, Tap
 from jev_engine.serve.gateway.upstream import forwarded, returned
 from jev_engine.serve.gateway.view import view_of
@@ -184,10 +184,11 @@ def test_headers_of_one_hop_stay_there():
     ]
 
 
-def test_records_survive_a_torn_line_and_stay_bounded(tmp_path, monkeypatch):
+def test_records_survive_a_torn_line_and_stay_bounded(tmp_path):
     """The newest of a conversation counts; a file that grew too large is written anew."""
     path = tmp_path / "sub" / "records.jsonl"
-    call = {"type": "tool_use", "id": "t", "name": "jev_expand", "input": {"id": "jx-0"}}
+    large = "x" * (MOST_BYTES // 6)
+    call = {"type": "tool_use", "id": "t", "name": "jev_expand", "input": {"id": "jx-0", "why": large}}
     hidden = {b"p" * 16: [Hidden("seen", [Round(2, [(1, call)], [{"x": 1}], closes=True)])]}
 
     def record(number, edits):
@@ -206,8 +207,6 @@ def test_records_survive_a_torn_line_and_stay_bounded(tmp_path, monkeypatch):
     assert found.hidden[b"p" * 16][0].rounds[0].results == []
     assert again.find([bytes([1]) * 16], "") is None
     assert path.stat().st_mode & 0o077 == 0
-    size = len(path.read_bytes()) // 6
-    monkeypatch.setattr("jev_engine.serve.gateway.records.MOST_BYTES", 5 * size)
     again.save(record(7, (b"7" * 16,)))
     assert [json.loads(line)["session"] for line in path.read_text(encoding="utf-8").splitlines()] == ["s2", "s1"]
     assert Records(tmp_path).find([], "") is None

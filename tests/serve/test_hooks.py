@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from loopback import until
 from serve.plugin_requests import conversation, request
 
 from jev_engine.serve import relay as relay_module
@@ -226,10 +227,7 @@ def test_the_first_hook_of_a_session_starts_the_process_and_does_not_wait_for_it
     given = json.dumps(payload("SessionStart", source="startup")).encode()
     try:
         done, seconds = run_relay(tmp_path / "run" / "engine.sock", given, str(program))
-        ends = time.monotonic() + 15
-        while not (trail.exists() and "session_started" in trail.read_text(encoding="utf-8")):
-            assert time.monotonic() < ends
-            time.sleep(0.1)
+        until(lambda: trail.exists() and "session_started" in trail.read_text(encoding="utf-8"))
     finally:
         subprocess.run([sys.executable, "-m", "jev_engine", "serve", "--stop"], capture_output=True, check=False)
 

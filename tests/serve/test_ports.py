@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from loopback import free_port
 
 from jev_engine.cli import main
 from jev_engine.errors import ServeError
@@ -53,11 +54,6 @@ def heard(listening):
             return got
         with connection:
             got += connection.recv(65_536)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return port_of(probe)
 
 
 def run(*words):

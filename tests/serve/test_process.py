@@ -14,6 +14,8 @@ import time
 from http.client import HTTPConnection
 
 import pytest
+from loopback import until
+from serve.installations import Installation
 
 from jev_engine import __version__
 from jev_engine.errors import ServeError
@@ -124,12 +126,8 @@ def test_it_ends_when_nobody_needs_it(at):
     """Asking how it is does not keep it."""
     pid = process.ensure(port=0, idle_seconds=0.6).pid
 
-    ends = time.monotonic() + 15
-    while at.socket.exists() and time.monotonic() < ends:
-        time.sleep(0.1)
-        process.running(at)
+    until(lambda: process.running(at) is None and not at.socket.exists())
 
-    assert not at.socket.exists()
     assert process.ensure(port=0).pid != pid
 
 
@@ -156,15 +154,14 @@ def test_one_that_was_killed_leaves_nothing_in_the_way():
     assert second.pid != first.pid
 
 
-@pytest.mark.usefixtures("at")
-def test_one_of_another_version_is_replaced(monkeypatch):
+def test_one_of_an_older_version_is_replaced(at, tmp_path):
     """After an upgrade the old code does not go on."""
     first = process.ensure(port=0)
-    monkeypatch.setattr(process, "__version__", "999.0.0")
 
-    second = process.ensure(port=0)
+    second = Installation(tmp_path, "999.0.0").ensure("--port", "0")
 
-    assert first.pid != second.pid
+    assert first.pid != second["pid"]
+    assert process.running(at).version == "999.0.0"
 
 
 @pytest.mark.usefixtures("at")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
-import time
 from contextlib import contextmanager
 
 import pytest
+from loopback import free_port, until
+from serve.installations import Installation
 
 from jev_engine import __version__
 from jev_engine.serve import process
@@ -16,12 +15,7 @@ from jev_engine.serve.client import ask
 from jev_engine.serve.places import places
 from jev_engine.serve.versions import is_older
 
-OLD = """
-import sys
-import jev_engine.serve.app as app, jev_engine.serve.process as process
-app.__version__ = process.__version__ = sys.argv[1]
-process.serve(port=int(sys.argv[2]), idle_seconds=float(sys.argv[3]))
-"""
+OLD = "0.0.9"
 
 
 @pytest.fixture
@@ -34,21 +28,17 @@ def at(tmp_path, monkeypatch):
     process.stop()
 
 
-def free_port():
-    """One that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+@pytest.fixture(scope="module")
+def old_one(tmp_path_factory):
+    """An installation of an older version."""
+    return Installation(tmp_path_factory.mktemp("old"), OLD)
 
 
 @contextmanager
-def older(version="0.0.9", port=0, idle=0.0):
-    """A process of another version."""
-    started = subprocess.Popen([sys.executable, "-c", OLD, version, str(port), str(idle)])
-    try:
-        while (found := process.running()) is None:
-            time.sleep(0.05)
-        yield found
-    finally:
+def running(installation, port=0, idle=0.0):
+    """The process of another installation; it is to have ended with the block."""
+    with installation.serve("--port", str(port), "--idle", str(idle)) as started:
+        yield until(process.running)
         started.wait(30)
 
 
@@ -56,13 +46,13 @@ def older(version="0.0.9", port=0, idle=0.0):
 @pytest.mark.parametrize(
     ("idle", "asked", "kept"), [(0.0, None, 0.0), (0.0, 60.0, 0.0), (600.0, None, 600.0), (600.0, 0.0, 0.0)]
 )
-def test_the_new_one_listens_where_the_old_one_did_and_is_as_patient(at, idle, asked, kept):
+def test_the_new_one_listens_where_the_old_one_did_and_is_as_patient(at, old_one, idle, asked, kept):
     """Addresses in settings and shells go on to work; a gateway that was to stay stays."""
     port = free_port()
-    with older(port=port, idle=idle) as old:
+    with running(old_one, port, idle) as old:
         new = process.ensure(idle_seconds=asked)
 
-    assert old.version == "0.0.9"
+    assert old.version == OLD
     assert (new.version, new.port) == (__version__, port)
     assert new.patience_seconds == kept
     assert new.pid != old.pid
@@ -70,10 +60,10 @@ def test_the_new_one_listens_where_the_old_one_did_and_is_as_patient(at, idle, a
 
 
 @pytest.mark.slow
-def test_a_port_that_is_asked_for_counts_more(at):
+def test_a_port_that_is_asked_for_counts_more(at, old_one):
     """And the log says nothing of the other one."""
     port = free_port()
-    with older():
+    with running(old_one):
         new = process.ensure(port=port)
 
     assert new.port == port
@@ -81,19 +71,17 @@ def test_a_port_that_is_asked_for_counts_more(at):
 
 
 @pytest.mark.slow
-def test_an_old_one_that_is_answering_goes_on_until_it_has(at):
+def test_an_old_one_that_is_answering_goes_on_until_it_has(at, old_one):
     """A request has begun; the plugin that asks meanwhile gets the old process."""
-    with older() as old:
+    with running(old_one) as old:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.connect(str(at.socket))
             asking.sendall(b"POST /plugin/status HTTP/1.1\r\nhost: jev-engine\r\ncontent-length: 100\r\n\r\n{")
-            while process.running(at).in_flight == 0:
-                time.sleep(0.02)
+            until(lambda: process.running(at).in_flight)
             meanwhile = [process.ensure().pid for _ in range(3)]
             asking.sendall(b'"session_id": "s"' + b" " * 81 + b"}")
             answer = asking.recv(65_536)
-        while process.running(at).in_flight:
-            time.sleep(0.02)
+        until(lambda: process.running(at).in_flight == 0)
         after = process.ensure()
 
     assert meanwhile == [old.pid] * 3
@@ -102,14 +90,12 @@ def test_an_old_one_that_is_answering_goes_on_until_it_has(at):
 
 
 @pytest.mark.slow
-def test_two_installations_do_not_replace_each_other_for_ever(at, monkeypatch):
+def test_two_installations_do_not_replace_each_other_for_ever(at, old_one):
     """The newer one's process serves both."""
-    pids = []
-    with older():
-        for version in ("0.0.9", __version__, "0.0.9", __version__, "0.0.9"):
-            with monkeypatch.context() as patched:
-                patched.setattr(process, "__version__", version)
-                pids.append(process.ensure().pid)
+    with running(old_one) as old:
+        pids = [old.pid]
+        for _ in range(2):
+            pids += [process.ensure().pid, old_one.ensure()["pid"]]
 
     assert len(set(pids)) == 2
     assert len(set(pids[1:])) == 1
@@ -117,13 +103,12 @@ def test_two_installations_do_not_replace_each_other_for_ever(at, monkeypatch):
 
 
 @pytest.mark.slow
-def test_to_end_only_where_nothing_is_asked_is_not_the_same_as_to_end(at):
+def test_to_end_only_where_nothing_is_asked_is_not_the_same_as_to_end(at, old_one):
     """Who stops it means it."""
-    with older() as old, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+    with running(old_one) as old, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.connect(str(at.socket))
         asking.sendall(b"POST /plugin/status HTTP/1.1\r\nhost: jev-engine\r\ncontent-length: 100\r\n\r\n{")
-        while ask(at.socket, "/health")["in_flight"] == 0:
-            time.sleep(0.02)
+        until(lambda: ask(at.socket, "/health")["in_flight"])
         assert not process.stop(at, even_busy=False)
         assert process.running(at).pid == old.pid
         assert process.stop(at)

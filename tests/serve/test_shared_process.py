@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from loopback import until
 
 from jev_engine import ContextEngine
 from jev_engine.cli import main
@@ -23,7 +24,7 @@ from jev_engine.serve.activity import Activity
 from jev_engine.serve.app import make_app
 from jev_engine.serve.desk import Desk
 from jev_engine.serve.environment import known_environment, leaves_settings_out
-from jev_engine.serve.hooks import HookDesk
+from jev_engine.serve.hooks import MOST_WAITING_BYTES, HookDesk
 from jev_engine.serve.places import places, wrong_files
 from jev_engine_adapters.anthropic.install import integration as gateway
 from jev_engine_adapters.claude_code.install import integration as claude_code
@@ -76,10 +77,7 @@ def test_it_takes_nothing_along_of_the_session_that_starts_it(monkeypatch, tmp_p
     def by_hook():
         argv = [sys.executable, "-I", "-S", str(relay), str(places().socket), str(program)]
         subprocess.run(argv, input=b'{"hook_event_name": "SessionEnd"}', check=True)
-        ends = time.monotonic() + 20
-        while (found := process.running()) is None and time.monotonic() < ends:
-            time.sleep(0.05)
-        return found
+        return until(process.running)
 
     for start in (process.ensure, by_hook):
         pid = start().pid
@@ -219,12 +217,10 @@ def test_stopping_waits_for_all_that_ending_may_take():
     """A request in flight and hooks that are slow to be told, one after the other."""
     script = FAILING.format(what="import time; HookDesk.wait = lambda self: time.sleep(6)").replace("0.3", "0")
     started = subprocess.Popen([sys.executable, "-c", script])
-    while process.running() is None:
-        time.sleep(0.05)
+    until(process.running)
     hanging = threading.Thread(target=_ask_and_wait, args=(places().socket,), daemon=True)
     hanging.start()
-    while not process.running().in_flight:
-        time.sleep(0.02)
+    until(lambda: process.running().in_flight)
 
     start = time.monotonic()
     assert process.stop()
@@ -270,9 +266,9 @@ def test_a_trail_that_cannot_be_closed_keeps_no_other_open():
 # --- hooks that wait -------------------------------------------------------------------------------------------------
 
 
-def test_hooks_that_wait_are_bounded_by_what_they_weigh(monkeypatch):
+def test_hooks_that_wait_are_bounded_by_what_they_weigh():
     """However few they are; what is told makes room again."""
-    monkeypatch.setattr(hooks_module, "MOST_WAITING_BYTES", 1_000)
+    tenth = MOST_WAITING_BYTES // 10
     gate, told = threading.Event(), []
 
     def work(_, payload):
@@ -281,25 +277,25 @@ def test_hooks_that_wait_are_bounded_by_what_they_weigh(monkeypatch):
 
     hooks = HookDesk(None, work=work)
     for number in range(10):
-        hooks.take({"n": number}, 300)
+        hooks.take({"n": number}, 3 * tenth)
     assert hooks.dropped == 7
-    hooks.take({"n": 10}, 100)
+    hooks.take({"n": 10}, tenth)
     assert hooks.dropped == 7
     gate.set()
     assert hooks.wait()
-    hooks.take({"n": 11}, 1_000)
-    hooks.take({"n": 12}, 1_001)
+    hooks.take({"n": 11}, MOST_WAITING_BYTES)
+    hooks.take({"n": 12}, MOST_WAITING_BYTES + 1)
     assert hooks.wait()
 
     assert told == [0, 1, 2, 10, 11]
     assert hooks.dropped == 8
 
 
-def test_what_comes_over_http_is_weighed_as_it_came(monkeypatch):
+def test_what_comes_over_http_is_weighed_as_it_came():
     """Blanks included: nobody waits, nobody is told."""
-    monkeypatch.setattr(hooks_module, "MOST_WAITING_BYTES", 1_000)
     gate = threading.Event()
     hooks = HookDesk(None, work=lambda *_: gate.wait(10))
+    hooks.take({}, MOST_WAITING_BYTES - 1_000)
     app = make_app(token="t", port=1, activity=Activity(), hooks=hooks)  # noqa: S106  # opens nothing
     body = b'{"hook_event_name": "SessionEnd"' + b" " * 400 + b"}"
 
