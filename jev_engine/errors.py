@@ -16,12 +16,15 @@
     └── StoreError           originals could not be saved or read
         ├── OriginalNotFound
         ├── OriginalExpired
-        └── OriginalUnreadable
+        ├── OriginalUnreadable
+        └── AmbiguousRecord    records of several passes fit a history; it is not guessed which is its own
 
 `ContextEngine.compress` catches all of them and returns the untouched history with the reason.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class JevEngineError(Exception):
@@ -56,7 +59,14 @@ class UnknownAdapter(AdapterError, LookupError):
 
 
 class JudgeError(JevEngineError):
-    """A judge could not answer."""
+    """A judge could not answer.
+
+    `verdict` says what was sent to it all the same; None where nothing was, or nobody knows.
+    """
+
+    def __init__(self, message: str = "", *, verdict: Any = None) -> None:
+        super().__init__(message)
+        self.verdict = verdict
 
 
 class JudgeUnavailable(JudgeError):
@@ -101,3 +111,11 @@ class OriginalExpired(StoreError, LookupError):
 
 class OriginalUnreadable(StoreError):
     """An original is there but its bytes do not match their digest."""
+
+
+class AmbiguousRecord(StoreError):
+    """Records of several passes fit a history and would bring different messages back; `numbers` are theirs."""
+
+    def __init__(self, message: str, *, numbers: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.numbers = numbers

@@ -14,18 +14,21 @@ from jev_engine import __version__, events
 from jev_engine.audit.delivery import Delivery
 from jev_engine.audit.digests import Keyed
 from jev_engine.audit.lifecycle import Told
-from jev_engine.audit.telling import columns_of, content_of, kind_of, plain_name, settings_of, told_reason
+from jev_engine.audit.telling import columns_of, content_of, kind_of, pins_of, place_of, plain_name, settings_of
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision
 from jev_engine.errors import AuditError
 from jev_engine.events.batch import Batch
-from jev_engine.judges import Verdict
+from jev_engine.host import Adapter
+from jev_engine.judges import Judge, Verdict
 from jev_engine.ledger import Ledger
+from jev_engine.recognition import session_of
 from jev_engine.result import CompressionStats, Outcome
 from jev_engine.store.expand import expanded_reference
-from jev_engine.transcript import Transcript
+from jev_engine.store.restore import Restored
+from jev_engine.transcript import ToolCall, Transcript
 
-__all__ = ["Trail"]
+__all__ = ["Trail", "tell_restored"]
 
 # Where no sink brings a key, digests are comparable within this process only.
 _process_key = os.urandom(32)
@@ -40,14 +43,13 @@ class Trail:
     """Where a pass tells what happens. Without sinks nothing is made."""
 
     __slots__ = (
-        "_delivery", "_gone", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_proposal",
+        "_asked_at", "_delivery", "_gone", "_has_ended", "_input", "_keyed", "_lines", "_losses", "_pass", "_proposal",
         "_sequence", "_session", "_verdict", "_version", "host", "is_pass",
     )  # fmt: skip
 
     def __init__(self, sinks: Iterable[Any], *, host: str = "", is_pass: bool = True) -> None:
         self._delivery = sinks if isinstance(sinks, Delivery) else Delivery(sinks)
-        keys = [key for sink in self._delivery if isinstance(key := getattr(sink, "key", None), bytes)]
-        self._keyed = Keyed(keys[0] if keys else _process_key)
+        self._keyed = Keyed(self._delivery.key or _process_key)
         self._pass = uuid.uuid4().int
         self._sequence = 0
         self._input = ""
@@ -57,6 +59,7 @@ class Trail:
         self._losses = self._delivery.losses()
         self._verdict = Verdict()
         self._version: str | None = None
+        self._asked_at = 0.0
         self._has_ended = False
         self._proposal: dict[str, Any] | None = None
         self.host = host
@@ -116,33 +119,44 @@ class Trail:
         self._input = self._keyed.of_input(transcript)
         self.emit(
             events.PassStarted,
+            key_digest=self._keyed.key_digest,
             input_digest=self._input,
             settings=settings_of(config),
+            window_tokens=config.window_tokens,
             messages=len(transcript.messages),
             calls=len(transcript.calls),
             **facts,
         )
 
-    def pinned(self, candidates: int, reasons: Mapping[int, str]) -> None:
-        """Which units are not judged, and why."""
+    def pinned(self, candidates: int, reasons: Mapping[int, str], calls: Sequence[ToolCall]) -> None:
+        """Which of the calls are not judged, and why."""
         if not self._delivery:
             return
-        numbers = list(reasons)
+        numbers = sorted(reasons)
         for start in range(0, max(1, len(numbers)), MOST_PINNED):
-            grouped: dict[str, list[int]] = {}
-            for number in numbers[start : start + MOST_PINNED]:
-                grouped.setdefault(told_reason(reasons[number]), []).append(number)
-            self.emit(events.Pinned, candidates=candidates, reasons=grouped)
+            some = numbers[start : start + MOST_PINNED]
+            self.emit(events.Pinned, candidates=candidates, **pins_of(some, reasons, calls))
 
-    def asking(self, name: str, version: str | None, units: int, remembered: int, *, may_wait: bool = True) -> None:
+    def asking(self, judge: Judge, units: int, remembered: int, config: EngineConfig) -> None:
         """A judge is about to be asked; where that may take long, what is known so far is told before."""
-        self._version = version
-        self.emit(events.JudgeAsked, judge=name, units=units, remembered=remembered, question_version=version)
-        if may_wait:
+        if not self._delivery:
+            return
+        self._version = str(getattr(judge, "version", judge.name))
+        self._asked_at = time.perf_counter()
+        self.emit(
+            events.JudgeAsked,
+            judge=judge.name,
+            units=units,
+            remembered=remembered,
+            question_version=self._version,
+            endpoint=place_of(judge),
+            privacy=config.privacy if getattr(judge, "applies_privacy", False) else None,
+        )
+        if not judge.is_calibrated:
             self.hand_over()
 
-    def judged(self, name: str, verdict: Verdict) -> None:
-        """What a judge answered, in numbers."""
+    def judged(self, name: str, verdict: Verdict, remembered: int = 0) -> None:
+        """What a judge answered, in numbers; so many of the answers had been paid for before."""
         if not self._delivery:
             return
         self._verdict = verdict
@@ -157,22 +171,24 @@ class Trail:
         self.emit(
             events.JudgeAnswered,
             judge=name,
-            answers=len(verdict.answers),
+            answers=len(verdict.answers) - remembered,
             requests=verdict.requests,
+            sent_bytes=verdict.sent_bytes,
             input_tokens=verdict.input_tokens,
             price=verdict.price,
             model=None if verdict.model is None else plain_name(verdict.model),
             settled=verdict.settled,
+            ms=(time.perf_counter() - self._asked_at) * 1_000,
         )
         if verdict.failures:
             # The name of each error only: its words may quote what was sent or came back.
             self.emit(events.JudgeFailed, judge=name, failures=tuple([kind_of(each) for each in verdict.failures]))
 
-    def decided(self, decisions: Sequence[Decision], config: EngineConfig, judge: str | None = None) -> None:
-        """Every decision, kept units too."""
+    def decided(self, decisions: Sequence[Decision], config: EngineConfig, **judges: Any) -> None:
+        """Every decision, kept units too; `judges` are the facts of `Rule` about who answered."""
         if not self._delivery:
             return
-        rule = self._rule(config, judge)
+        rule = {**self._rule(config), **judges}
         for start in range(0, len(decisions), UNITS_AN_EVENT):
             some = decisions[start : start + UNITS_AN_EVENT]
             id_, sequence = self._next()
@@ -184,13 +200,12 @@ class Trail:
             self._gone.extend(columns.get("text_digest", ()))
             self._lines.append(to_json({**facts, "columns": columns}))
 
-    def _rule(self, config: EngineConfig, judge: str | None) -> dict[str, Any]:
+    def _rule(self, config: EngineConfig) -> dict[str, Any]:
         worth = config.policy == "worth"
         return {
             "policy": config.policy,
             **({"price_limit": 1.0} if worth else {"keep_result": config.keep_result, "keep_call": config.keep_call}),
             "state_stage": self._verdict.state_stage,
-            "judge": judge,
             "question_version": self._version,
         }
 
@@ -328,3 +343,12 @@ class Trail:
         self.hand_over()
         await self._delivery.flush()
         return self._delivery.troubles()
+
+
+def tell_restored(sinks: Delivery, done: Restored, adapter: Adapter) -> None:
+    """A history was brought back, as a user asked."""
+    if sinks:
+        trail = Trail(sinks, host=adapter.name, is_pass=False)
+        trail.session = session_of(adapter.read(done.messages))
+        facts = {"messages": len(done.messages), "passes": done.passes, "left": len(done.left)}
+        trail.emit(events.Restored, actor="user", **facts)

@@ -1,4 +1,4 @@
-"""A session with everything in it, and a trail of it."""
+"""A session with everything in it, a trail of it, and a sink that remembers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,26 @@ import anyio
 
 from jev_engine import ContextEngine, make_config
 from jev_engine.audit.jsonl import JsonlSink
+from jev_engine.events import Event
 from jev_engine.testing import ScriptedJudge, call, history, result, user
 
 KEY = b"k" * 32
+
+
+class Hears:
+    """Hears every event."""
+
+    name = "hears"
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def kinds(self) -> list[str]:
+        """Of all that was heard, in order."""
+        return [event.kind for event in self.events]  # type: ignore[attr-defined]  # every kind has one
 
 
 def messages_of(units: int = 12) -> list[Any]:
@@ -39,4 +56,5 @@ def real_sessions(shared: Path, count: int) -> list[Any]:
     """Long sessions of the corpus, spread over it."""
     with gzip.open(shared / "corpus" / "trajectories.jsonl.gz", "rt") as lines:
         long = [line for line in lines if line.count('"tool_calls"') >= 40]
-    return [json.loads(line)["messages"] for line in long[:: max(1, len(long) // count)][:count]]
+    assert len(long) >= count
+    return [json.loads(line)["messages"] for line in long[:: len(long) // count][:count]]

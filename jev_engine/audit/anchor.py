@@ -16,7 +16,7 @@ from jev_engine.audit.files import write_whole
 from jev_engine.errors import AuditError
 from jev_engine.store.sqlite import SqliteStore
 
-__all__ = ["BUSY_SECONDS", "Anchor", "FileAnchor", "StoreAnchor"]
+__all__ = ["BUSY_SECONDS", "Anchor", "FileAnchor", "StoreAnchor", "written"]
 
 
 BUSY_SECONDS = 2.0
@@ -37,6 +37,11 @@ class Anchor(Protocol):
     def close(self) -> None:
         """Let go of whatever is open."""
         ...
+
+
+def written(heads: Mapping[str, Head]) -> bytes:
+    """An anchor as a file: a JSON object of chains, each with count and hash of its last line."""
+    return json.dumps({chain: list(head) for chain, head in heads.items()}).encode() + b"\n"
 
 
 class FileAnchor:
@@ -62,7 +67,7 @@ class FileAnchor:
 
     def write(self, heads: Mapping[str, Head]) -> None:
         """Replace the file."""
-        write_whole(self.path, json.dumps({chain: list(head) for chain, head in heads.items()}).encode())
+        write_whole(self.path, written(heads))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from jev_engine.errors import AuditError
 from jev_engine.events.batch import Batch
 from jev_engine.events.event import Event
 
@@ -48,11 +49,13 @@ class Lane:
     def __init__(self, sink: Any, *, most_waiting: int = MOST_WAITING) -> None:
         self.sink = sink
         self._most_waiting = most_waiting
-        self.name = str(getattr(sink, "name", None) or type(sink).__name__)
+        self.name = str(_attribute(sink, "name") or type(sink).__name__)
+        self.key = _attribute(sink, "key")
+        self._flush, self._emit_many = _attribute(sink, "flush"), _attribute(sink, "emit_many")
         self.faults = 0
         """Events, or batches of them, the sink raised on."""
         self.last_fault: str | None = None
-        """The name of the newest fault; its words may quote anything."""
+        """The newest fault: what an AuditError says; of any other only its name, whose words may quote anything."""
         self.lost = 0
         """Events that found no room."""
         self.is_stalled = False
@@ -120,17 +123,16 @@ class Lane:
             return self._batches.popleft()
 
     def _take(self, batch: Batch) -> None:
-        sink = self.sink
         if batch is FLUSH:
-            if hasattr(sink, "flush"):
-                self._call(sink.flush)
-        elif hasattr(sink, "emit_many"):
-            self._call(partial(sink.emit_many, batch))
+            if self._flush is not None:
+                self._call(self._flush)
+        elif self._emit_many is not None:
+            self._call(partial(self._emit_many, batch))
         else:
             made: list[Event] = []
             self._call(lambda: made.extend(batch.events))
             for event in made:
-                self._call(partial(sink.emit, event))
+                self._call(lambda event=event: self.sink.emit(event))
 
     def _call(self, work: Any) -> None:
         try:
@@ -138,15 +140,24 @@ class Lane:
             if inspect.isawaitable(made):
                 self._runner = self._runner or Runner()
                 self._runner.run(_awaited(made))
-        except Exception as error:  # a sink is somebody else's: its fault is counted and changes nothing
+        except BaseException as error:  # a sink is somebody else's: its fault is counted and changes nothing
             self.faults += 1
-            self.last_fault = type(error).__name__
+            self.last_fault = str(error) if isinstance(error, AuditError) else type(error).__name__
             if self.faults == 1:
                 logger.exception("event sink %r failed", self.name)
 
 
 async def _awaited(made: Any) -> None:
     await made
+
+
+def _attribute(sink: Any, name: str) -> Any:
+    """What a sink has by that name, or None; one that raises when it is asked has none."""
+    try:
+        return getattr(sink, name, None)
+    except Exception:
+        logger.exception("event sink %s cannot be asked for %r", type(sink).__name__, name)
+        return None
 
 
 class Delivery:
@@ -172,6 +183,11 @@ class Delivery:
 
     def __len__(self) -> int:
         return len(self.lanes)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key of the first sink that brings one."""
+        return next((lane.key for lane in self.lanes if isinstance(lane.key, bytes)), None)
 
     def put(self, batch: Batch) -> None:
         """Queue events for every sink."""

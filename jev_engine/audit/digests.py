@@ -10,6 +10,9 @@ from jev_engine.transcript import Transcript
 
 __all__ = ["Keyed"]
 
+# What its digest tells keys apart by. No text of a session is this one.
+KEY_PROBE = "\0jev-engine audit key\0"
+
 
 class Keyed:
     """Makes digests of 16 bytes, in hex."""
@@ -20,6 +23,11 @@ class Keyed:
         self._start = blake2b(key=key, digest_size=16)
         # BLAKE2 works the key in with the first byte that follows it: once here, not once a digest.
         self._start.update(b"\0")
+
+    @property
+    def key_digest(self) -> str:
+        """Tells this key from another one, and nothing else about it."""
+        return self.digest(KEY_PROBE)
 
     def digest(self, text: str) -> str:
         """The digest of a text."""

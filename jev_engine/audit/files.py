@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,11 @@ except ImportError:  # Windows: one process at a time, as before there were lock
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
+    "LINE_START",
+    "belongs_to",
+    "is_trail",
     "locked",
+    "must_be_trail",
     "older_files",
     "read_lines",
     "trail_files",
@@ -26,6 +31,8 @@ __all__ = [
 
 # The end of a rotated file's name: the number it got.
 NUMBERED = re.compile(r"\.(\d{6,})$")
+LINE_START = b'{"chain":"'
+"""How every line of a trail begins."""
 
 
 def older_files(path: Path) -> list[Path]:
@@ -47,12 +54,53 @@ def _escaped(name: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes, Line | None]]:
-    """Number, bytes and content of each line of a file; raises AuditError where it cannot be read."""
+def belongs_to(trail: Path, target: Path) -> bool:
+    """Whether a file is one of a trail's: the one that is written, one put aside, the lock, or the anchor beside it."""
+    found = Path(os.path.realpath(target))
+    # The files beside a trail that is a link lie beside the link.
+    for own in (Path(os.path.realpath(trail)), Path(os.path.realpath(trail.parent)) / trail.name):
+        rest = found.name[len(own.name) :]
+        if found == own.with_name(own.name + rest) and (
+            rest in ("", ".lock", ".anchor") or NUMBERED.fullmatch(rest) is not None
+        ):
+            return True
+    return False
+
+
+def must_be_trail(path: Path) -> None:
+    """Raises AuditError where something is that is no trail: nothing may be appended to it."""
     try:
+        _must_be_ordinary(path)
+        with path.open("rb") as file:
+            start = file.read(len(LINE_START))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise AuditError(f"trail {str(path)!r}: {error.strerror or error}") from error
+    # A writer may have died within its first line.
+    if not LINE_START.startswith(start):
+        raise AuditError(f"{str(path)!r} is there, and is no trail")
+
+
+def is_trail(path: Path) -> bool:
+    """Whether any line of any of its files is one of a trail; raises AuditError where one cannot be read."""
+    return any(line is not None for file in trail_files(path) for _, _, line in read_lines(file))
+
+
+def _must_be_ordinary(path: Path) -> None:
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        what = "is a folder" if stat.S_ISDIR(mode) else "is no ordinary file"
+        raise AuditError(f"{str(path)!r} {what}, and no trail")
+
+
+def read_lines(path: Path, start: bytes = b"") -> Iterator[tuple[int, bytes, Line | None]]:
+    """Number, bytes and content of each line of a file that begins so; raises AuditError where it cannot be read."""
+    try:
+        _must_be_ordinary(path)  # a pipe would be waited for without end
         with path.open("rb") as file:
             for number, raw in enumerate(file, 1):
-                if raw.strip():
+                if raw.startswith(start) and raw.strip():
                     yield number, raw, parse(raw) if raw.endswith(b"\n") else None
     except OSError as error:
         raise AuditError(f"trail {str(path)!r}: {error.strerror or error}") from error

@@ -1,44 +1,53 @@
-"""A trail as it is being written: every event from now on, over rotations and purges."""
+"""A trail as it is being written: every line from now on, over rotations and purges; and the newest before."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from jev_engine import events
-from jev_engine.audit.chain import parse
-from jev_engine.audit.jsonl import UPKEEP
+from jev_engine.audit.chain import Line, parse
+from jev_engine.audit.files import read_lines, trail_files
+from jev_engine.audit.upkeep import UPKEEP, read_note
 
-__all__ = ["POLL_SECONDS", "follow"]
+__all__ = ["POLL_SECONDS", "follow", "newest"]
 
 POLL_SECONDS = 0.25
 """Between two looks: a person sees no delay, and a quiet trail costs nothing."""
 
 
-def follow(path: Path, session: str | None = None) -> Iterator[events.Event]:
-    """Events written after this call, without end; `session` is a session's keyed digest.
+def follow(path: Path, session: str | None = None) -> Iterator[Line]:
+    """Lines written after this call, without end; `session` is a session's keyed digest.
 
-    A trail that is not there yet is waited for. Lines that are no event are left out: `verify` names them.
+    A trail that is not there yet is waited for. Lines that are no line of a trail are left out: `verify` names them.
     """
     try:
         at = path.stat().st_size
     except FileNotFoundError:
         at = 0
-    return _events(path, session, at)
+    return _of(session, map(parse, _lines(path, at)))
 
 
-def _events(path: Path, session: str | None, at: int) -> Iterator[events.Event]:
-    for raw in _lines(path, at):
-        line = parse(raw)
-        if line is None or line.chain == UPKEEP or (session is not None and line.chain != session):
+def newest(path: Path, count: int, session: str | None = None) -> list[Line]:
+    """The last lines of a trail; none where there is no trail. Raises AuditError where it cannot be read."""
+    lines = (line for file in trail_files(path) for _, _, line in read_lines(file))
+    return list(deque(_of(session, lines), maxlen=count))
+
+
+def _of(session: str | None, lines: Iterable[Line | None]) -> Iterator[Line]:
+    """Lines of one session or of all, with what was taken out of it, or out of any."""
+    for line in lines:
+        if line is None:
             continue
-        try:
-            event = events.read_event(line.event)
-        except ValueError:
-            continue
-        yield event
+        if line.chain == UPKEEP:
+            note = read_note(line.event)
+            is_wanted = note is not None and (session is None or session in note.until)
+        else:
+            is_wanted = session is None or line.chain == session
+        if is_wanted:
+            yield line
 
 
 def _lines(path: Path, at: int) -> Iterator[bytes]:

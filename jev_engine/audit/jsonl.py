@@ -5,36 +5,34 @@ Several processes may write one trail: each batch is written under a lock, after
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jev_engine.audit.anchor import Anchor, FileAnchor
 from jev_engine.audit.chain import LINE_END, START, Head, seal
 from jev_engine.audit.files import (
     locked,
+    must_be_trail,
     older_files,
     read_lines,
     trail_files,
     write_whole,
 )
 from jev_engine.audit.keys import default_key_path, read_key
-from jev_engine.errors import AuditError
+from jev_engine.audit.upkeep import PURGED, UPKEEP, UPKEEP_START, note_of, read_note
+from jev_engine.errors import AuditError, StoreError
 from jev_engine.events.batch import Batch
 from jev_engine.events.event import Event
 
-__all__ = ["MAX_BYTES", "MAX_FILES", "UPKEEP", "JsonlSink", "purge_session"]
+__all__ = ["MAX_BYTES", "MAX_FILES", "JsonlSink", "purge_session"]
 
 MAX_BYTES = 16 * 1024 * 1024
 """Of one file: some 25,000 decisions."""
 MAX_FILES = 8
 """Files of one trail, the one being written included."""
-UPKEEP = "upkeep"
-"""The chain that says what was taken out of the others."""
 MOST_PARTS = 900
 """Pieces of one write: systems take 1,024."""
 LINE_OVERHEAD = 300
@@ -80,21 +78,20 @@ class JsonlSink:
             self._let_go()
 
     def emit(self, event: Event) -> None:
-        """Write one event; raises AuditError or OSError."""
+        """Write one event; raises AuditError, which says what to do."""
         self._write(event.session, [event.model_dump_json(exclude_none=True).encode()])
 
     def emit_many(self, batch: Batch) -> None:
-        """Write events in their order; raises AuditError or OSError."""
+        """Write events in their order; raises AuditError, which says what to do."""
         self._write(batch.session, batch.lines)
 
     def flush(self) -> None:
-        """A pass is over: keep count and head of every chain in the anchor."""
-        with self._lock:
-            if not self._is_anchored:
-                with locked(self.path):
-                    self._look()
-                    self.anchor.write(self._heads)
-                    self._is_anchored = True
+        """A pass is over: keep count and head of every chain in the anchor. Raises AuditError."""
+        if not self._is_anchored:
+            with self._held():
+                self._look()
+                self.anchor.write(self._heads)
+                self._is_anchored = True
 
     def close(self) -> None:
         """Keep the anchor, and let go of the file."""
@@ -103,8 +100,22 @@ class JsonlSink:
             self._let_go()
             self.anchor.close()
 
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The trail, against other threads and processes; raises AuditError, in words that go to a person."""
+        try:
+            with self._lock, locked(self.path):
+                yield
+        except OSError as error:
+            raise AuditError(
+                f"trail {str(self.path)!r} cannot be written: {error.strerror or error}; check permissions and free "
+                "space there, or name another file"
+            ) from error
+        except StoreError as error:
+            raise AuditError(f"anchor of trail {str(self.path)!r} cannot be kept: {error}") from error
+
     def _write(self, chain: str, events: Sequence[bytes]) -> None:
-        with self._lock, locked(self.path):
+        with self._held():
             self._look()
             self._is_anchored = False
             parts: list[bytes] = []
@@ -123,7 +134,8 @@ class JsonlSink:
 
     def _seal(self, chain: str, event: bytes) -> bytes:
         head = self._heads.get(chain) or Head(0, START)
-        start, self._heads[chain] = seal(chain, head, event, with_prev=chain not in self._in_file)
+        is_first = chain not in self._in_file
+        start, self._heads[chain] = seal(chain, head, event, with_prev=is_first, key=self.key)
         self._in_file.add(chain)
         return start
 
@@ -152,11 +164,16 @@ class JsonlSink:
             if status and (status.st_dev, status.st_ino) == self._identity and status.st_size == self._size:
                 return
         self._let_go()
+        must_be_trail(self.path)
         self._process = os.getpid()
         self._heads = self.anchor.read()
         files = trail_files(self.path)
-        # Without an anchor every file is read; with one, the newest two hold what it does not know yet.
-        for file in files if not self._heads else files[-2:]:
+        for file in files:
+            if file.stat().st_mode & 0o077:
+                with suppress(PermissionError):  # another user's file
+                    file.chmod(0o600)
+        # Without an anchor every file is read; with one, it knows all of the older ones, and the newest may hold more.
+        for file in files if not self._heads else files[-1:]:
             self._in_file = set()
             for _, _, line in read_lines(file):
                 if line is not None:
@@ -184,6 +201,9 @@ class JsonlSink:
 
     def _rotate(self) -> None:
         """Put the file aside, begin a new one, and drop the oldest beyond the limit; the new one says what went."""
+        # Before anything is done, here and below, so that a process that dies in between leaves what can be proved and
+        # gone on with: of the older files, the anchor knows every line.
+        self.anchor.write(self._heads)
         older = older_files(self.path)
         number = int(older[-1].name.rsplit(".", 1)[1]) + 1 if older else 1
         self.path.rename(self.path.with_name(f"{self.path.name}.{number:06d}"))
@@ -192,15 +212,21 @@ class JsonlSink:
         self._open()
         older = older_files(self.path)
         for file in older[: max(0, len(older) + 1 - self.max_files)]:
-            ends = _ends_of([file])
-            self._note(_gone(ends, "size limit"))
+            ends = {**self._noted_in(file), **_ends_of([file])}
+            self._note(note_of("size limit", ends))
+            self.anchor.write(self._heads)
             file.unlink()
             for chain, end in ends.items():
                 # What has no line left begins anew, so that the anchor does not grow for ever.
                 if chain != UPKEEP and self._heads.get(chain) == end:
                     del self._heads[chain]
-        # From here on the newest two files hold all that the anchor does not know.
-        self.anchor.write(self._heads)
+            self.anchor.write(self._heads)
+
+    def _noted_in(self, file: Path) -> dict[str, Head]:
+        """What the upkeep lines of a file say of chains that go on: it must not be lost with them."""
+        lines = [line for _, _, line in read_lines(file, UPKEEP_START) if line is not None]
+        notes = [told for line in lines if (told := read_note(line.event)) is not None]
+        return {chain: end for told in notes for chain, end in told.until.items() if chain in self._heads}
 
 
 def _ends_of(files: Sequence[Path]) -> dict[str, Head]:
@@ -212,37 +238,28 @@ def _ends_of(files: Sequence[Path]) -> dict[str, Head]:
     return ends
 
 
-def _gone(ends: dict[str, Head], reason: str) -> bytes:
-    """What the upkeep chain says about lines that are no longer there."""
-    gone = {chain: list(head) for chain, head in ends.items()}
-    told = {"kind": "gone", "at": time.time(), "reason": reason, "until": gone}
-    return json.dumps(told, separators=(",", ":")).encode()
-
-
 def purge_session(sink: JsonlSink, chain: str) -> int:
     """Take every line of one session out of all files of a trail; returns how many.
 
-    The upkeep chain keeps the number and hash of the last one, so that what stays can still be proved whole. Raises
-    AuditError where nothing of that session is there.
+    The upkeep chain says first what will go, with the number and hash of the last line, so that what stays can still be
+    proved whole, also where the purge is broken off. Raises AuditError where nothing of that session is there.
     """
-    with sink._lock, locked(sink.path):  # noqa: SLF001  # same file
+    # Looked at before it is held or opened: what is no trail, or not the one that was meant, stays as it is.
+    if chain == UPKEEP or chain not in _ends_of(trail_files(sink.path)):
+        raise AuditError(f"no line of that session is in {str(sink.path)!r}")
+    with sink._held():  # noqa: SLF001  # same file
         sink._look()  # noqa: SLF001
         files = trail_files(sink.path)
-        end = _ends_of(files).get(chain)
-        if end is None or chain == UPKEEP:
-            raise AuditError("no line of that session is in this trail")
-        taken = 0
-        for file in files:
-            kept = []
-            for _, raw, line in read_lines(file):
-                if line is not None and line.chain == chain:
-                    taken += 1
-                else:
-                    kept.append(raw if raw.endswith(b"\n") else raw + b"\n")
-            write_whole(file, b"".join(kept))
+        # As it begins, so that a line of it that was cut off goes too.
+        start = f'{{"chain":"{chain}"'.encode()
+        lines = sum([len(list(read_lines(file, start))) for file in files])
+        sink._note(note_of(PURGED, {chain: _ends_of(files)[chain]}, lines))  # noqa: SLF001
+        sink.anchor.write(sink._heads)  # noqa: SLF001
+        for file in trail_files(sink.path):
+            kept = [raw for _, raw, _ in read_lines(file) if not raw.startswith(start)]
+            write_whole(file, b"".join([raw if raw.endswith(b"\n") else raw + b"\n" for raw in kept]))
         sink._let_go()  # noqa: SLF001
         sink._open()  # noqa: SLF001
+        # It may go on, behind what went.
         sink._in_file.discard(chain)  # noqa: SLF001
-        sink._note(_gone({chain: end}, "purged"))  # noqa: SLF001
-        sink.anchor.write(sink._heads)  # noqa: SLF001
-    return taken
+    return lines

@@ -91,6 +91,8 @@ class OtelSink:
         span.set_attributes({KIND: "DECISION", "decision.system": event.judge, "jev_engine.units": event.units})
         if event.question_version:
             span.set_attribute("jev_engine.question_version", event.question_version)
+        if event.endpoint:
+            span.set_attribute("jev_engine.endpoint", event.endpoint)
         self._asked[event.pass_id] = span
 
     def _answer(self, event: events.JudgeAnswered) -> None:
@@ -102,6 +104,7 @@ class OtelSink:
         span.set_attribute("decision.token_count.input", event.input_tokens)
         span.set_attribute("jev_engine.answers", event.answers)
         span.set_attribute("jev_engine.requests", event.requests)
+        span.set_attribute("jev_engine.sent_bytes", event.sent_bytes)
         span.end(_ns(event.at))
 
     def _decide(self, event: events.Decided) -> None:

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from jev_engine import events
 from jev_engine.audit.files import read_lines, trail_files
-from jev_engine.audit.jsonl import UPKEEP
+from jev_engine.audit.upkeep import UPKEEP, Taken
 from jev_engine.errors import AuditError
 
-__all__ = ["LookBack", "PassTold", "TrailRead", "gather", "read_events", "read_trail"]
+__all__ = ["LookBack", "PassTold", "PinnedUnit", "TrailRead", "gather", "read_events", "read_trail"]
 
 End = events.Committed | events.Discarded | events.Abandoned
+
+
+class PinnedUnit(NamedTuple):
+    """A unit that was not judged."""
+
+    number: int
+    tool: str
+    chars: int
+    reason: str
+    reference: str | None
+    """The keyed id of its original, where it is out already."""
+
+    @property
+    def action(self) -> str:
+        """Nobody decided about it."""
+        return "pinned"
+
+    @property
+    def label(self) -> str:
+        """The unit's short name."""
+        return f"t{self.number}"
 
 
 class PassTold:
     """One pass, as far as the trail tells."""
 
-    def __init__(self, pass_id: str, session: str) -> None:
-        self.id = pass_id
-        self.session = session
+    def __init__(self, first: events.Event) -> None:
+        self.id = first.pass_id
+        self.session = first.session
+        self.at = first.at
+        """When it began, as far as the trail goes, in seconds since the epoch."""
+        self.origin = first.origin
         self.started: events.PassStarted | None = None
-        self.pinned: dict[int, str] = {}
-        """Why a unit was not judged, by call number."""
+        self.pinned: dict[int, PinnedUnit] = {}
+        """Units that were not judged, by call number."""
         self.asked: events.JudgeAsked | None = None
         self.fitted: events.StateFitted | None = None
         self.answered: events.JudgeAnswered | None = None
@@ -39,9 +64,14 @@ class PassTold:
         self.end: End | None = None
 
     @property
-    def at(self) -> float:
-        """When it began, in seconds since the epoch; 0 where the start is not in the trail."""
-        return self.started.at if self.started else self.end.at if self.end else 0.0
+    def iso(self) -> str:
+        """When it began, for machines."""
+        return dt.datetime.fromtimestamp(self.at, tz=dt.UTC).isoformat(timespec="seconds")
+
+    @property
+    def when(self) -> str:
+        """When it began, for people."""
+        return dt.datetime.fromtimestamp(self.at, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     @property
     def outcome(self) -> str:
@@ -56,6 +86,17 @@ class PassTold:
         return f"dry run ({end.outcome})" if self.started and self.started.is_dry else f"discarded ({end.outcome})"
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether its expected misses come from calibrated probabilities."""
+        return self.proposed is None or self.proposed.is_calibrated
+
+    @property
+    def rows(self) -> list[events.Unit | PinnedUnit]:
+        """Every unit it says anything about, in the order of the history."""
+        found: list[events.Unit | PinnedUnit] = [*self.units.values(), *self.pinned.values()]
+        return sorted(found, key=lambda row: row.number)
+
+    @property
     def out(self) -> list[events.Unit]:
         """Units that went out."""
         return [unit for unit in self.units.values() if unit.action != "keep"]
@@ -68,7 +109,7 @@ class PassTold:
                 self.rules[unit.number] = event.rule
             self.contents.update(event.contents or {})
         elif isinstance(event, events.Pinned):
-            self.pinned.update({number: reason for reason, numbers in event.reasons.items() for number in numbers})
+            self._take_pins(event)
         elif isinstance(event, events.JudgeFailed):
             self.failures.extend(event.failures)
         elif isinstance(event, events.Expanded | events.Refetched):
@@ -77,6 +118,13 @@ class PassTold:
             self.end = event
         else:
             self._take_once(event)
+
+    def _take_pins(self, event: events.Pinned) -> None:
+        reasons = {number: reason for reason, numbers in event.reasons.items() for number in numbers}
+        tools = {number: tool for tool, numbers in event.tools.items() for number in numbers}
+        references = event.references or {}
+        for number, chars in zip(sorted(reasons), event.chars, strict=True):
+            self.pinned[number] = PinnedUnit(number, tools[number], chars, reasons[number], references.get(number))
 
     def _take_once(self, event: events.Event) -> None:
         if isinstance(event, events.PassStarted):
@@ -118,6 +166,12 @@ class TrailRead:
         """Events that belong to no pass."""
         self.unreadable = 0
         """Lines that are no event of this version."""
+        self.newer: str | None = None
+        """The version that wrote it, where that is a newer one: what only that one knows is left out."""
+        self.doubt: str | None = None
+        """Why it may not be what was written, where somebody looked."""
+        self.purged: list[Taken] = []
+        """What a person took out of it, where somebody looked."""
 
     def find(self, start: str) -> PassTold:
         """The pass whose id begins so, or `last`; raises AuditError for none or several."""
@@ -168,8 +222,10 @@ def gather(told: Iterable[events.Event | None]) -> TrailRead:
             read.unreadable += 1
         elif event.id not in seen:
             seen.add(event.id)
+            if events.is_newer(event.origin.engine_version):
+                read.newer = event.origin.engine_version
             if event.pass_id:
-                read.passes.setdefault(event.pass_id, PassTold(event.pass_id, event.session)).take(event)
+                read.passes.setdefault(event.pass_id, PassTold(event)).take(event)
             else:
                 read.between.append(event)
     return read

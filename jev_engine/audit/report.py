@@ -6,18 +6,18 @@ The page's own style and script are allowed by their hashes; anything else a bro
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 from hashlib import sha256
 from importlib import resources
 from typing import Any
 
-from jev_engine.audit.records import PassTold, TrailRead
+from jev_engine import events
+from jev_engine.audit.records import PassTold, PinnedUnit, TrailRead
 from jev_engine.audit.stats import regrets, stats_of
 
 __all__ = ["page_of"]
 
-WORDS = {"keep": "kept", "truncate": "shortened", "remove": "removed"}
+WORDS = {"keep": "kept", "truncate": "shortened", "remove": "removed", "pinned": "pinned"}
 
 # What could end the element that holds the data, or a line of the script, is written as its escape.
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -54,21 +54,24 @@ def _data(trail: TrailRead) -> dict[str, Any]:
     units = [
         {
             "pass": index,
-            "label": unit.label,
-            "tool": unit.tool,
-            "action": unit.action,
-            "p": unit.p_result,
-            "price": unit.price,
-            "chars": unit.chars,
-            "after": unit.chars_after,
-            "back": unit.reference in missed,
-            "reason": unit.reason,
+            "label": row.label,
+            "tool": row.tool,
+            "action": row.action,
+            "who": _who(told, row),
+            "raw": getattr(row, "raw_result", None),
+            "p": getattr(row, "p_result", None),
+            "price": getattr(row, "price", None),
+            "chars": row.chars,
+            "after": getattr(row, "chars_after", row.chars),
+            "back": isinstance(row, events.Unit) and row.reference in missed,
+            "reason": row.reason,
         }
         for index, told in enumerate(passes)
-        for unit in told.units.values()
+        for row in told.rows
     ]
     return {
         "words": WORDS,
+        "doubt": trail.doubt,
         "facts": _facts(stats_of(trail)),
         "passes": [_pass(told) for told in passes],
         "units": units,
@@ -87,12 +90,23 @@ def _data(trail: TrailRead) -> dict[str, Any]:
     }
 
 
+def _who(told: PassTold, row: events.Unit | PinnedUnit) -> str:
+    """On whose answer."""
+    if isinstance(row, PinnedUnit):
+        return "a rule" if row.reference is None else "an earlier pass"
+    judge = told.rules[row.number].judge or "a judge"
+    return {"judge": judge, "local": "local", "judge+local": f"local, {judge}"}.get(row.by or "", "nobody")
+
+
 def _pass(told: PassTold) -> dict[str, Any]:
-    at = dt.datetime.fromtimestamp(told.at, tz=dt.UTC)
+    asked = told.asked
+    place = f" at {asked.endpoint}" if asked and asked.endpoint else ""
     return {
         "id": told.id,
-        "at": at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00"),
+        "session": told.session,
+        "at": told.when,
         "outcome": told.outcome,
+        "judge": f"{asked.judge}{place}" if asked else "local judge",
         "calls": told.started.calls if told.started else 0,
         "out": len(told.out),
         "freed": getattr(told.end, "freed_tokens", 0),
@@ -100,11 +114,16 @@ def _pass(told: PassTold) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
+    unsure = (
+        [] if stats["is_calibrated"] else [("Of them uncalibrated", f"{stats['expected_misses_uncalibrated']:.2f}")]
+    )
     return [
         ("Passes", f"{stats['passes']:,}"),
         ("Sessions", f"{stats['sessions']:,}"),
         ("Units out", f"{stats['units_out']:,}"),
         ("Tokens freed", f"{stats['freed_tokens']:,}"),
         ("Misses expected", f"{stats['expected_misses']:.2f}"),
+        *unsure,
         ("Misses seen", f"{stats['observed_misses']:,}"),
+        ("Requests sent", f"{stats['judge_requests']:,}"),
     ]

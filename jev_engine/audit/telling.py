@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from jev_engine.audit.digests import Keyed
-from jev_engine.config import EngineConfig
+from jev_engine.config import EngineConfig, make_config
 from jev_engine.decisions import Decision
 from jev_engine.redact import redact
+from jev_engine.transcript import ToolCall
 
-__all__ = ["columns_of", "content_of", "kind_of", "plain_name", "settings_of", "told_reason"]
+__all__ = ["columns_of", "content_of", "kind_of", "pins_of", "place_of", "plain_name", "settings_of", "told_reason"]
 
 # Of a name and of a reason so much is told; so much of either is cleaned first.
 NAME_CHARS = 60
@@ -20,6 +21,8 @@ REASON_CHARS = 160
 LONGEST_READ = 2_000
 # Settings that hold the user's own words: their number or length is told, not they.
 PRIVATE_SETTINGS = ("goal", "protect_tools", "protect_paths", "protect_ids")
+# Settings that say how a trail is written, not what a pass does.
+UNTOLD = {"required_sinks", "audit_content"}
 # How the reason of a decision begins, and the guard it stands for.
 GUARDS = (
     ("no answer", "no answer"),
@@ -77,9 +80,50 @@ def columns_of(decisions: Sequence[Decision], windows: Mapping[str, int], keyed:
     }
 
 
+def pins_of(numbers: Sequence[int], reasons: Mapping[int, str], calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """What `Pinned` says of these calls: numbers by reason and by tool, lengths, and what is out already."""
+    by_reason: dict[str, list[int]] = {}
+    by_tool: dict[str, list[int]] = {}
+    references: dict[int, str] = {}
+    for number in numbers:
+        call = calls[number - 1]
+        by_reason.setdefault(told_reason(reasons[number]), []).append(number)
+        by_tool.setdefault(plain_name(call.tool), []).append(number)
+        if call.marked is not None:
+            references[number] = call.reference
+    chars = [len(calls[number - 1].result or "") for number in numbers]
+    return {"reasons": by_reason, "tools": by_tool, "chars": chars, "references": references or None}
+
+
+def origin_of(url: str) -> str:
+    """Host and port of an address, without scheme, path, query and credentials.
+
+    >>> origin_of("https://me:secret@example.test:8443/v1/systemone?key=secret")
+    'example.test:8443'
+    """
+    rest = url.partition("://")[2] or url
+    for sign in "/?#\\":
+        rest = rest.partition(sign)[0]
+    return rest.rpartition("@")[2]
+
+
+def place_of(judge: Any) -> str | None:
+    """Host and port a judge sends to, as it says itself."""
+    place = getattr(judge, "endpoint", None)
+    return plain_name(origin_of(place)) if isinstance(place, str) and place else None
+
+
+@lru_cache
+def _filled_by(profile: str) -> dict[str, Any]:
+    """Every setting of a profile nobody has changed, as far as it is told."""
+    return make_config(profile=profile).model_dump(exclude=UNTOLD)
+
+
 def settings_of(config: EngineConfig) -> dict[str, Any]:
-    """Settings that differ from the defaults; of the user's own words only how many."""
-    told = config.model_dump(exclude_defaults=True, exclude={"required_sinks", "audit_content"})
+    """The profile and what differs from it; of the user's own words only how many."""
+    usual = _filled_by(config.profile)
+    told: dict[str, Any] = {"profile": config.profile} if config.profile != "balanced" else {}
+    told.update({name: value for name in usual if (value := getattr(config, name)) != usual[name]})
     for name in PRIVATE_SETTINGS:
         if name in told:
             told[name] = len(told[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jev_engine.cli.audit_open import given_trail, reading
+from jev_engine.cli.audit_open import check_out, given_trail, reading
 from jev_engine.cli.files import write_session
 from jev_engine.cli.show import plain
 
@@ -21,7 +21,9 @@ def report(ctx: click.Context, out: str) -> None:
     """
     from jev_engine.audit.report import page_of  # noqa: PLC0415
 
-    page = page_of(reading(given_trail(ctx)))
+    given = given_trail(ctx)
+    check_out(out, given)
+    page = page_of(reading(given))
     write_session(page.encode(), out)
     if out != "-":
         click.echo(f"Written to {plain(out)}.")

@@ -18,7 +18,10 @@ class JudgeAsked(Event):
     remembered: int
     """Units whose answer an earlier pass paid for."""
     question_version: str | None = None
+    endpoint: str | None = None
+    """Host and port that requests go to; None for a judge that sends nothing, or does not say where to."""
     privacy: str | None = None
+    """What may be shown of results; None for a judge that shows nothing to anybody."""
 
 
 class StateFitted(Event):
@@ -39,10 +42,15 @@ class JudgeAnswered(Event):
     kind: Literal["judge_answered"] = "judge_answered"
     judge: str
     answers: int
+    """Units it answered for in this pass; those an earlier pass paid for are in `JudgeAsked.remembered`."""
     requests: int
+    """Requests that were begun: failed ones and repeats too."""
+    sent_bytes: int = 0
+    """In their bodies, answered or not."""
     input_tokens: int = 0
+    """Of the answered ones, as the endpoint counts them, or as estimated."""
     price: float | None = None
-    """Dollars, where a price is known."""
+    """Dollars for them; None where no price is known."""
     model: str | None = None
     settled: int = 0
     ms: float | None = None

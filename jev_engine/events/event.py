@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["Event", "EventSink", "Origin"]
+
+# The end of the year 9999, up to which a time has a date.
+LATEST = 253_402_300_799.0
 
 
 class Origin(BaseModel):
@@ -30,7 +33,7 @@ class Event(BaseModel):
 
     id: str
     """A UUID, in hex. The same event heard twice has the same one."""
-    at: float
+    at: Annotated[float, Field(ge=0, le=LATEST)]
     """Seconds since the epoch."""
     origin: Origin
     session: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from functools import cache, cached_property
+from itertools import chain
+from typing import Any, Literal, NamedTuple, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
 
 from jev_engine.events.event import Event
 
@@ -25,21 +26,41 @@ class PassStarted(Event):
     calls: int
     tokens: int
     """Prompt tokens as the host says, or as estimated."""
+    window_tokens: int
     is_forced: bool
+    target_free_tokens: int | None = None
+    """A forced pass goes on until so many tokens are freed; None where no target was set."""
+    already_out: int = 0
+    """Units that were out when it began. Where there are none, no pass looks for calls that are made again."""
     is_dry: bool
     cache_is_cold: bool
+    key_digest: str
+    """Of the key of all digests here, so that another key is not taken for another history."""
     input_digest: str
     """Keyed digest of all texts, arguments and results of the input."""
     settings: dict[str, Any]
-    """What differs from the defaults; patterns and the goal, which are the user's words, by number or length only."""
+    """What differs from the profile; patterns and the goal, which are the user's words, by number or length only."""
 
 
 class Pinned(Event):
-    """Units that are not judged, by reason: numbers of calls. Large passes send several."""
+    """Units that are not judged: numbers of calls by reason and by tool. Large passes send several."""
 
     kind: Literal["pinned"] = "pinned"
     candidates: int
     reasons: dict[str, list[int]]
+    tools: dict[str, list[int]]
+    chars: list[int]
+    """Lengths of their results, in the order of the numbers."""
+    references: dict[int, str] | None = None
+    """By number: the keyed id of the original, of units that are already out."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Pinned:
+        numbers = sorted(chain.from_iterable(self.reasons.values()))
+        by_tool = sorted(chain.from_iterable(self.tools.values()))
+        if numbers != by_tool or not len(numbers) == len(set(numbers)) == len(self.chars):
+            raise ValueError("reasons, tools and lengths are not those of the same units")
+        return self
 
 
 class Rule(BaseModel):
@@ -56,6 +77,10 @@ class Rule(BaseModel):
     """How far the state was shrunk that the judge was shown."""
     judge: str | None = None
     question_version: str | None = None
+    local_version: str | None = None
+    """Of the weights of the judge on this machine."""
+    uses_memory: bool = False
+    """It knew this project from earlier sessions."""
 
 
 class Content(BaseModel):
@@ -105,6 +130,16 @@ class Unit(NamedTuple):
         return f"t{self.number}"
 
 
+# Columns that no decision is without.
+ALWAYS_KNOWN = frozenset({"number", "tool", "action", "reason", "chars", "chars_after", "freed_tokens"})
+
+
+@cache
+def _readers() -> dict[str, TypeAdapter[list[Any]]]:
+    """What may stand in each column."""
+    return {name: TypeAdapter(list[hint]) for name, hint in get_type_hints(Unit).items()}  # type: ignore[valid-type]
+
+
 class Decided(Event):
     """Units were decided, kept ones too. Large passes send several.
 
@@ -120,10 +155,13 @@ class Decided(Event):
 
     @model_validator(mode="after")
     def _fits(self) -> Decided:
-        if not {"number", "action", "reason"} <= self.columns.keys() <= set(Unit._fields):
+        readers = _readers()
+        if not ALWAYS_KNOWN <= self.columns.keys() <= readers.keys():
             raise ValueError("columns are not those of a decision")
         if len({len(column) for column in self.columns.values()}) != 1:
             raise ValueError("columns differ in length")
+        for name, column in self.columns.items():
+            readers[name].validate_python(column, strict=True)
         return self
 
     @cached_property

@@ -18,7 +18,7 @@ class OriginalsStored(Event):
 
 
 class Expanded(Event):
-    """The agent read an original again: a look-back. Heard of once per pass that sees it."""
+    """The agent read an original again, or a user did: a look-back. Of the agent's, each pass that sees it tells."""
 
     kind: Literal["expanded"] = "expanded"
     reference: str

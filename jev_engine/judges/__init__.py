@@ -51,6 +51,7 @@ class Verdict:
         "requests",
         "saved_price",
         "saved_tokens",
+        "sent_bytes",
         "settled",
         "state_stage",
         "state_tokens",
@@ -63,6 +64,9 @@ class Verdict:
         self.answers = {} if answers is None else answers
         """By unit key."""
         self.requests = 0
+        """Requests that were begun: failed ones and repeats too."""
+        self.sent_bytes = 0
+        """In their bodies; in their states alone, of an asker that does not count."""
         self.windows = 0
         """Parts the history was shown in; 0 where nothing was shown to anybody."""
         self.windows_of: dict[str, int] = {}
@@ -78,7 +82,7 @@ class Verdict:
         self.warnings: list[str] = []
         """What the user should know, without anything having failed."""
         self.input_tokens = 0
-        """Tokens sent, as the endpoint counts them, or as estimated where it does not say."""
+        """Of the answered requests, as the endpoint counts them, or as estimated where it does not say."""
         self.price: float | None = None
         """Dollars for them; None where no price is known."""
         self.model: str | None = None
@@ -94,14 +98,22 @@ class Verdict:
 
 @runtime_checkable
 class Judge(Protocol):
-    """Anything that answers for units of a transcript."""
+    """Anything that answers for units of a transcript.
+
+    A judge may have a `version`, under which answers are kept, an `endpoint`, the address it sends to, of which the
+    audit trail tells host and port, `applies_privacy`, true where it keeps to the privacy mode, and `deadline_seconds`,
+    which it keeps by itself; any other one is left after 10 seconds.
+    """
 
     name: str
     is_calibrated: bool
     """Its answers are probabilities as they stand; others are evidence on top of the local judge."""
 
     async def judge(self, request: JudgeRequest) -> Verdict:
-        """Answer for the candidates; raises JudgeError where no answer could be had at all."""
+        """Answer for the candidates; raises JudgeError where no answer could be had at all.
+
+        What was sent all the same is on the error's `verdict`, where there is one.
+        """
         ...
 
 

@@ -6,8 +6,8 @@ One broken request never costs another one its answers: what arrived stays valid
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -41,11 +41,13 @@ class AskedJudge:
     """Puts the two questions about every candidate to an `Asker`.
 
     What an asker may have beside `ask`, and this judge uses: `budget`, `price` (dollars for a million tokens),
-    `model`, and `connect()`, a block that gives the asker of one pass.
+    `model`, `url` (where it sends to), and `connect()`, a block that gives the asker of one pass. That one,
+    or the asker itself, may count what it really sends: `sent` requests and `sent_bytes`.
     `redactors` come on top of the built-in one; `belief` says how far answers are believed.
     """
 
     is_calibrated = False
+    applies_privacy = True
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class AskedJudge:
         self.version = f"{self.model or name}/{wording.version}"
         """What answers are kept under: those of another model, or to other words, are other answers."""
         self.belief = belief or prior_for(self.model)
+        self.endpoint: str | None = getattr(asker, "url", None)
         self._budget: Budget | None = getattr(asker, "budget", None)
         self.price: float | None = getattr(asker, "price", None)
         self._cleaner = Cleaner(redactors)
@@ -85,11 +88,12 @@ class AskedJudge:
         verdict.state_tokens = max(whole(state.cost) for state in states.values())
         verdict.hidden = len(clean.candidates) - sum(len(p.calls) for p in planned)
         async with _connected(self.asker) as asker:
-            await _Asking(self, asker, clean, verdict).all(planned)
+            with _counted(asker, verdict):
+                await _Asking(self, asker, clean, verdict).all(planned)
         if self.price is not None:
             verdict.price = verdict.input_tokens * self.price / 1e6
         if not verdict.answers and verdict.failures:
-            raise JudgeUnavailable(f"no request was answered: {verdict.failures[0]}")
+            raise JudgeUnavailable(f"no request was answered: {verdict.failures[0]}", verdict=verdict)
         return verdict
 
     def clean(self, request: JudgeRequest) -> JudgeRequest:
@@ -115,6 +119,25 @@ async def _connected(asker: Any) -> AsyncIterator[Any]:
             yield line
     else:
         yield asker
+
+
+@contextmanager
+def _counted(asker: Any, verdict: Verdict) -> Iterator[None]:
+    """What an asker sends meanwhile by its own count, on the verdict; else what it was asked stays there.
+
+    A cancellation carries the verdict along: what was sent was sent.
+    """
+    requests, size = getattr(asker, "sent", None), getattr(asker, "sent_bytes", None)
+    try:
+        yield
+    except BaseException as error:
+        error.verdict = verdict  # type: ignore[attr-defined]  # as of a JudgeError
+        raise
+    finally:
+        if requests is not None:
+            verdict.requests = asker.sent - requests
+        if size is not None:
+            verdict.sent_bytes = asker.sent_bytes - size
 
 
 class _Asking:
@@ -161,6 +184,7 @@ class _Asking:
             for call in planned.calls:
                 questions.update(questions_for(call, self._judge.wording))
             self._verdict.requests += 1
+            self._verdict.sent_bytes += len(planned.state.text.encode("utf-8", "surrogatepass"))
             try:
                 answers = await self._asker.ask(planned.state.text, questions)
                 self._verdict.answers.update(read_answers(answers, planned.calls))

@@ -37,6 +37,7 @@ class CascadeJudge:
     """
 
     is_calibrated = False
+    applies_privacy = True
 
     def __init__(
         self,
@@ -50,6 +51,8 @@ class CascadeJudge:
         self.name = name
         self.belief: Belief = asked.belief
         self.version = asked.version
+        self.endpoint = asked.endpoint
+        self.deadline_seconds = asked.deadline_seconds
         # The engine takes this one for its own, so that facts about texts are worked out once.
         self.local = LocalJudge()
         self._local = self.local.answers if local is None else local

@@ -113,6 +113,7 @@ class JevAsker:
     ) -> None:
         self.endpoint = endpoint if isinstance(endpoint, Endpoint) else endpoint_for(endpoint, url=url)
         self.model = model or self.endpoint.model
+        self.url = self.endpoint.url
         self.budget = self.endpoint.budget
         self.price = self.endpoint.price
         self.deadline_seconds = deadline_seconds
@@ -193,6 +194,7 @@ class _Line:
         self._client = client
         self._is_ours = is_ours
         self.asked = self.answered = self.failed = self.refused = 0
+        self.sent = self.sent_bytes = 0
         self.wait_seconds: float | None = None
 
     async def ask(self, state: str, questions: Questions) -> Answers:
@@ -228,6 +230,8 @@ class _Line:
 
     async def _try(self, body: bytes) -> Answers:
         endpoint = self._asker.endpoint
+        self.sent += 1
+        self.sent_bytes += len(body)
         try:
             status, headers, content = await self._send(body)
         except JudgeError:

@@ -158,6 +158,8 @@ class LocalJudge:
     """The shipped judge with its cache of facts about texts; `memory` is what was learned about the user's project."""
 
     name = "local"
+    version = weights.VERSION
+    """Of its weights."""
     is_calibrated = True
 
     def __init__(self, memory: tuple[float, float] | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 
-from jev_engine.errors import JudgeError
+from jev_engine.errors import ConfigError, JudgeError
 from jev_engine.judges import JudgeRequest
 from jev_engine.redact import is_plain, redact, redact_arguments
 from jev_engine.state import EXCERPT_CHARS, INPUT_CHARS
@@ -50,6 +50,9 @@ class Cleaner:
             transcript = self._transcript(request.transcript, shows_results=shows_results, whole=_shows_all(request))
             goal = self.text(request.goal) if request.goal else request.goal
             focus = self.text(request.focus) if request.focus else request.focus
+        except ConfigError as error:
+            # What it says is about settings, and for the user; any other fault may quote what was to be cleaned.
+            raise JudgeError(f"{error}; nothing was sent") from None
         except Exception as error:  # noqa: BLE001  # a redactor is somebody else's: whatever it raises, nothing leaves
             raise JudgeError(f"redaction failed ({type(error).__name__}); nothing was sent") from None
         calls = transcript.calls

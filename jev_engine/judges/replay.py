@@ -44,6 +44,7 @@ class RecordingAsker:
         self.path = Path(path)
         self.question_version = question_version
         self.endpoint, self.model = _names(asker)
+        self.url: str | None = getattr(asker, "url", None)
         self.budget: Budget | None = getattr(asker, "budget", None)
         self.price: float | None = getattr(asker, "price", None)
         self._lock = Lock()
@@ -92,6 +93,16 @@ class _Recorded:
         self._recorder = recorder
         self._asker = asker
 
+    @property
+    def sent(self) -> int:
+        """As the asker counts; AttributeError, as of the asker itself, where it does not."""
+        return int(self._asker.sent)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Likewise."""
+        return int(self._asker.sent_bytes)
+
     async def ask(self, state: str, questions: Questions) -> Mapping[str, Any]:
         return await self._recorder._recorded(self._asker, state, questions)  # noqa: SLF001  # same file
 
@@ -114,6 +125,7 @@ class ReplayAsker:
     """Gives the answers of a cassette. A request that is not in it raises JudgeUnavailable; nothing is ever sent.
 
     `budget` must be that of the recording, because it decides how a history is cut into requests.
+    `sent` and `sent_bytes` stay 0.
     Raises ConfigError for a cassette that cannot be read. A line that is no JSON is left out and counted in `broken`.
     """
 
@@ -128,6 +140,7 @@ class ReplayAsker:
     ) -> None:
         self.endpoint, self.model, self.question_version = endpoint, model, question_version
         self.budget = budget
+        self.sent = self.sent_bytes = 0
         self.broken = 0
         self._lines: dict[str, dict[str, Any]] = {}
         try:

@@ -10,23 +10,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from audit_trails import messages_of
+from audit_trails import Hears, messages_of
 
 from jev_engine import ContextEngine, make_config
 from jev_engine.audit.delivery import FLUSH_SECONDS, Delivery, Lane
 from jev_engine.events import Committed, Decided, Event, Origin, SessionEnded
 from jev_engine.events.batch import Batch
 from jev_engine.testing import ScriptedJudge
-
-
-class Hears:
-    name = "hears"
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def emit(self, event: Event) -> None:
-        self.events.append(event)
 
 
 class HearsAsync(Hears):
@@ -214,7 +204,7 @@ def test_a_required_sink_may_recover() -> None:
 
     first, second = anyio.run(twice)
     assert first == "failed"
-    assert second in ("committed", "over_capacity")
+    assert second == "committed"
 
 
 def test_a_required_sink_has_every_decision_before_anything_leaves() -> None:
@@ -225,7 +215,9 @@ def test_a_required_sink_has_every_decision_before_anything_leaves() -> None:
     assert done.changed
     assert any(isinstance(event, Decided) for event in hears.events)
     dry = engine_of([], required_sinks=("hears",))
-    assert anyio.run(lambda: dry.compress(messages_of(), host="openai", force=True, dry_run=True)).outcome != "failed"
+    assert (
+        anyio.run(lambda: dry.compress(messages_of(), host="openai", force=True, dry_run=True)).outcome == "committed"
+    )
 
 
 def test_a_cancelled_pass_is_told_as_abandoned() -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import anyio
 import pytest
-from audit_trails import KEY, messages_of, write_trail
+from audit_trails import KEY, Hears, messages_of, write_trail
 from pydantic import ValidationError
 
 from jev_engine import ContextEngine, events, make_config
@@ -62,12 +62,15 @@ def test_ids_are_uuids_and_sequence_has_no_gap(trail: Path) -> None:
 
 def test_decisions_are_written_as_their_model_would_write_them(trail: Path) -> None:
     """The fast path and the model agree, value by value."""
-    for event in heard(trail):
-        if isinstance(event, events.Decided):
-            written = events.read_event(event.model_dump_json(exclude_none=True))
-            assert isinstance(written, events.Decided)
-            assert written.units == event.units
-            assert all(unit.reference and unit.text_digest for unit in event.units if unit.action != "keep")
+    decided = [event for event in heard(trail) if isinstance(event, events.Decided)]
+    for event in decided:
+        written = events.read_event(event.model_dump_json(exclude_none=True))
+        assert isinstance(written, events.Decided)
+        assert written.units == event.units
+        assert all(unit.reference and unit.text_digest for unit in event.units if unit.action != "keep")
+
+    assert len(decided) == 2
+    assert {unit.action for event in decided for unit in event.units} == {"keep", "truncate"}
 
 
 @pytest.mark.parametrize(
@@ -171,16 +174,12 @@ def test_digests_differ_from_machine_to_machine(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_every_pass_has_one_end(settings: Any, options: Any, end: str) -> None:
     """Committed, discarded or abandoned."""
-    kinds: list[str] = []
-
-    class Hears:
-        def emit(self, event: Any) -> None:
-            kinds.append(event.kind)
-
+    hears = Hears()
     config = make_config(**{"min_freed_share": 0.0, "pin_newest_calls": 1, **settings})
-    engine = ContextEngine(config=config, judge=ScriptedJudge(lambda _: (0.9, 0.0)), sinks=[Hears()])
+    engine = ContextEngine(config=config, judge=ScriptedJudge(lambda _: (0.9, 0.0)), sinks=[hears])
     anyio.run(lambda: engine.compress(messages_of(), host="openai", **options))
     engine.sinks.close(10)
+    kinds = hears.kinds()
 
     assert [kind for kind in kinds if kind in ("committed", "discarded", "abandoned")] == [end]
     assert kinds[-1] == end
@@ -189,15 +188,10 @@ def test_every_pass_has_one_end(settings: Any, options: Any, end: str) -> None:
 
 def test_look_backs_are_told_once_seen() -> None:
     """The same call again after its result is out, and a control: the same call again while it is still there."""
-    found: list[events.Event] = []
-
-    class Hears:
-        def emit(self, event: events.Event) -> None:
-            found.append(event)
-
+    hears = Hears()
     config = make_config(min_freed_share=0.0, pin_newest_calls=0, pin_short_chars=0)
     judge = ScriptedJudge({"t2": (0.9, 0.0)})
-    engine = ContextEngine(config=config, judge=judge, sinks=[Hears()])
+    engine = ContextEngine(config=config, judge=judge, sinks=[hears])
     messages = messages_of(3)
     done = anyio.run(lambda: engine.compress(messages, host="openai", force=True))
     again = [*done.messages, call("read", path="src/0.py", call_id="n1"), result("line 0\n" * 200, call_id="n1"),
@@ -205,6 +199,6 @@ def test_look_backs_are_told_once_seen() -> None:
     anyio.run(lambda: engine.compress(again, host="openai", force=True, ledger=done.ledger))
     engine.sinks.close(10)
 
-    backs = [event for event in found if isinstance(event, events.Refetched)]
+    backs = [event for event in hears.events if isinstance(event, events.Refetched)]
     out = next(d.call.reference for d in done.decisions if d.action != "keep")
     assert [back.reference for back in backs] == [out, None]

@@ -10,7 +10,7 @@ import pytest
 from audit_trails import KEY, messages_of, real_sessions, write_trail
 
 from jev_engine import ContextEngine, make_config
-from jev_engine.audit.explain import explain, numbers_of
+from jev_engine.audit.explain import explain, find_unit, numbers_of
 from jev_engine.audit.jsonl import JsonlSink
 from jev_engine.audit.records import read_trail
 from jev_engine.errors import AuditError
@@ -20,7 +20,7 @@ from jev_engine.testing import ScriptedAsker
 
 def told_by(path: Path, call: str) -> dict[str, str]:
     trail = read_trail(path)
-    return dict(explain(trail, trail.find("last"), call))
+    return dict(explain(trail, find_unit(trail, call, trail.find("last"))))
 
 
 def test_every_unit_has_its_reason(trail: Path) -> None:
@@ -31,15 +31,19 @@ def test_every_unit_has_its_reason(trail: Path) -> None:
 
     assert numbers_of(told) == [call.number for call in done.transcript.calls]
     for decision in done.decisions:
-        facts = dict(explain(read, told, decision.label))
+        facts = dict(explain(read, find_unit(read, decision.label, told)))
         assert decision.reason in facts["what"]
         assert f"{decision.probability.p_result:.4f}" in facts["calibrated"]
         assert "limit 1" in facts["measured by"]
         if decision.action != "keep":
             assert decision.call.reference in facts["the original"]
-            assert facts == dict(explain(read, told, decision.call.reference))
+            assert facts == dict(explain(read, find_unit(read, decision.call.reference, told)))
     for number, reason in done.pinned.items():
-        assert dict(explain(read, told, f"t{number}"))["pinned"] == reason
+        pinned = dict(explain(read, find_unit(read, f"t{number}", told)))
+        call = done.transcript.calls[number - 1]
+        assert pinned["pinned"] == reason
+        assert pinned["call"] == f"t{number} {call.tool}"
+        assert pinned["size"].startswith(f"{len(call.result or ''):,} characters")
 
 
 def test_an_asked_judge_is_named_with_window_and_question_version(tmp_path: Path) -> None:
@@ -56,7 +60,9 @@ def test_an_asked_judge_is_named_with_window_and_question_version(tmp_path: Path
 
     assert "asked by a test" in facts["who decided"]
     assert facts["raw answers"].startswith("result needed 0.09")
-    assert facts["calibrated"] != facts["raw answers"]
+    assert facts["believed"].endswith("uncalibrated")
+    assert "calibrated" not in facts
+    assert "weights" in facts["who decided"]
     assert facts["shown in"].startswith("window 1 of 1, state at stage")
     assert facts["questions"].startswith("asked by a test/")
 
@@ -97,4 +103,4 @@ def test_on_real_sessions_no_unit_is_without_a_reason(tmp_path: Path, shared: Pa
         told = read.find("last")
         assert numbers_of(told) == [call.number for call in done.transcript.calls]
         for number in numbers_of(told):
-            assert all(name and text for name, text in explain(read, told, f"t{number}"))
+            assert all(name and text for name, text in explain(read, find_unit(read, f"t{number}", told)))

@@ -16,7 +16,8 @@ import pytest
 
 from jev_engine.audit.anchor import FileAnchor
 from jev_engine.audit.files import older_files, trail_files
-from jev_engine.audit.jsonl import UPKEEP, JsonlSink, purge_session
+from jev_engine.audit.jsonl import JsonlSink, purge_session
+from jev_engine.audit.upkeep import UPKEEP
 from jev_engine.audit.verify import verify
 from jev_engine.errors import AuditError
 from jev_engine.events import ModelCalled, Origin
@@ -185,9 +186,9 @@ def test_a_purged_session_leaves_nothing_and_the_rest_can_be_proved(tmp_path: Pa
 
 
 def test_a_folder_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
-    """The engine counts it; nobody's pass falls over it."""
+    """With path, cause and remedy. The engine counts it; nobody's pass falls over it."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(AuditError, match=r"t\.jsonl.*Not a directory.*name another file"):
         sink_at(tmp_path / "file" / "t.jsonl").emit_many(batch_of(1))
 
 

@@ -54,6 +54,7 @@ def test_a_pass_is_a_span_and_the_judge_a_decision_inside_it() -> None:
     assert whole.attributes["jev_engine.freed_tokens"] > 0
     assert judge.attributes["openinference.span.kind"] == "DECISION"
     assert judge.attributes["decision.token_count.input"] > 0
+    assert judge.attributes["jev_engine.sent_bytes"] > 0
     assert judge.parent.span_id == whole.context.span_id
     assert whole.start_time <= judge.start_time <= judge.end_time <= whole.end_time
     assert points["jev_engine.passes"][0].value == 1

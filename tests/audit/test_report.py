@@ -40,15 +40,15 @@ THEMES = ("light", "dark")
 
 
 def written(path: Path) -> Path:
-    """Two sessions of several tools, one of which is called something hostile."""
+    """Two sessions of several tools, one of which is called something hostile; a long one and a short one."""
     sink = JsonlSink(path, key=KEY)
     config = make_config(min_freed_share=0.0, pin_newest_calls=1, policy="threshold", keep_result=0.4, keep_call=0.2)
     judge = ScriptedJudge(lambda call: ((call.number % 5) / 10, (call.number % 7) / 10))
     engine = ContextEngine(config=config, judge=judge, sinks=[sink])
-    for session in ("one", "two"):
+    for session, calls in (("one", 24), ("two", 9)):
         rows = [
             row
-            for n in range(24)
+            for n in range(calls)
             for row in (
                 call(("read_file", "bash", HOSTILE, "mcp__a_server_with_a_long_name__search_everything")[n % 4], n=n),
                 result(f"line {n} of {session}\n" * 200),
@@ -151,6 +151,35 @@ def test_it_fits_and_can_be_read(tmp_path: Path, site: str, width: int, theme: s
     assert found["focusable"]
     assert found["markup"] == 0
     assert found["passes"] == 2
+    assert len(set(found["bars"])) == 1
+    assert found["tallest"] < (200 if width < 1000 else 50)
+
+
+def test_every_unit_stands_with_its_pass_and_with_whose_answer_it_was(page: str) -> None:
+    """Units that were not judged too; times with their zone."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data = json.loads(found.group(1))
+    who = {(unit["action"], unit["who"]) for unit in data["units"]}
+
+    assert [sum(unit["pass"] == n for unit in data["units"]) for n in range(2)] == [24, 9]
+    assert ("pinned", "a rule") in who
+    assert ("keep", "scripted") in who
+    assert all(unit["raw"] is not None for unit in data["units"] if unit["who"] == "scripted")
+    assert all(each["at"].endswith(" UTC") for each in data["passes"])
+
+
+@pytest.mark.slow
+def test_a_trail_that_is_not_what_was_written_is_called_so(tmp_path: Path) -> None:
+    """Before anything else on the page."""
+    if BROWSER is None:
+        pytest.skip("REPORT NOT LOOKED AT IN A BROWSER: no chromium on this machine")
+    trail = read_trail(written(tmp_path / "trail.jsonl"))
+    trail.doubt = "this trail is not what was written"
+    (tmp_path / "report.html").write_text(page_of(trail), encoding="utf-8")
+    dom = browser(tmp_path, (tmp_path / "report.html").as_uri(), "--dump-dom")
+
+    assert '<p id="doubt" role="alert">Do not rely on this page: this trail is not what was written.</p>' in dom
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 // Everything of a session is set as text; nothing of it is ever read as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const shown = { limit: 300 };
+// Of ids so many signs: commands take the beginning of one.
+const SHOWN = 8;
 const PICKS = ["pass", "tool", "action", "theme"];
 const by = (id) => document.getElementById(id);
 
@@ -14,6 +16,10 @@ function make(tag, text, kind) {
 
 function number(value, digits) {
   return value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: digits ?? 0 });
+}
+
+function share(value) {
+  return value === null ? "" : value.toFixed(4);
 }
 
 function read() {
@@ -49,12 +55,14 @@ function drawPasses(picked) {
     button.type = "button";
     button.dataset.pass = each.id;
     button.setAttribute("aria-pressed", String(picked.pass === each.id));
-    const words = `${number(each.calls)} calls, ${number(each.out)} out, ${number(each.freed)} tokens freed`;
-    button.append(make("span", each.at, "when"), make("span", each.id.slice(0, 12)), make("span", each.outcome),
-      make("span", words));
+    const track = make("span", null, "track");
     const bar = make("span", null, "bar");
-    bar.style.width = `${Math.max(1, Math.round(60 * each.freed / most))}%`;
-    button.append(bar);
+    bar.style.width = `${each.freed ? Math.max(1, Math.round(100 * each.freed / most)) : 0}%`;
+    track.append(bar);
+    button.append(make("span", each.at, "when"), make("span", each.id.slice(0, SHOWN)),
+      make("span", `session ${each.session.slice(0, SHOWN)}`), make("span", each.outcome), make("span", each.judge),
+      make("span", `${number(each.calls)} calls`, "number"), make("span", `${number(each.out)} out`, "number"),
+      make("span", `${number(each.freed)} tokens`, "number"), track);
     button.addEventListener("click", () => pick("pass", picked.pass === each.id ? "" : each.id));
     item.append(button);
     return item;
@@ -66,13 +74,15 @@ function drawUnits(picked) {
     (!picked.pass || data.passes[unit.pass].id === picked.pass) && (!picked.tool || unit.tool === picked.tool) &&
     (!picked.action || unit.action === picked.action));
   by("units").replaceChildren(...fits.slice(0, shown.limit).map((unit) => row([
-    ["Call", unit.label], ["Tool", unit.tool], ["Action", data.words[unit.action], unit.action],
-    ["P(needed)", unit.p === null ? "" : unit.p.toFixed(4), "number"], ["Price", unit.price === null ? "" : unit.price.toFixed(3), "number"],
+    ["Pass", data.passes[unit.pass].id.slice(0, SHOWN), "id"], ["Call", unit.label], ["Tool", unit.tool],
+    ["Action", data.words[unit.action], unit.action], ["Who", unit.who, "reason"],
+    ["Raw", share(unit.raw), "number"], ["P(needed)", share(unit.p), "number"],
+    ["Price", unit.price === null ? "" : unit.price.toFixed(3), "number"],
     ["Characters", number(unit.chars), "number"], ["Left", number(unit.after), "number"],
-    ["Looked back", unit.back ? "yes" : "", "number"], ["Reason", unit.reason, "reason"],
+    ["Missed", unit.back ? "looked back" : "", "reason"], ["Reason", unit.reason, "reason"],
   ])));
   const some = Math.min(shown.limit, fits.length);
-  by("count").textContent = `${number(fits.length)} decisions` + (some < fits.length ? `, ${number(some)} shown` : "");
+  by("count").textContent = `${number(fits.length)} units` + (some < fits.length ? `, ${number(some)} shown` : "");
   by("more").hidden = some >= fits.length;
 }
 
@@ -100,6 +110,10 @@ function draw() {
   drawUnits(picked);
 }
 
+if (data.doubt) {
+  by("doubt").textContent = `Do not rely on this page: ${data.doubt}.`;
+  by("doubt").hidden = false;
+}
 by("facts").append(...data.facts.map(([name, text]) => {
   const box = make("div");
   box.append(make("dt", name), make("dd", text));
@@ -107,7 +121,7 @@ by("facts").append(...data.facts.map(([name, text]) => {
 }));
 by("regrets").append(...data.regrets.map((each) => row([
   ["Tool", each.tool], ["Out", number(each.out), "number"], ["Looked back at", number(each.backs), "number"],
-  ["Stayed", number(each.stayed), "number"], ["Called again", number(each.again), "number"],
+  ["Control calls", number(each.stayed), "number"], ["Made again", number(each.again), "number"],
   ["Regret", `${number(100 * each.rate, 1)} %`, "number"],
 ])));
 by("more").addEventListener("click", () => { shown.limit += 300; draw(); });
