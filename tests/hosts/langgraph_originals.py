@@ -34,7 +34,7 @@ from langgraph_agents import (
 import jev_engine_adapters.langgraph as ours
 from jev_engine import ContextEngine
 from jev_engine.errors import ConfigError, StoreError
-from jev_engine.store.expand import is_expansion
+from jev_engine.store.expand import expanded_reference
 from jev_engine.store.memory import MemoryStore
 from jev_engine.store.sqlite import SqliteStore
 from jev_engine_adapters.langgraph import (
@@ -52,7 +52,7 @@ def expands(reference, pages=1):
     """A plan: read an original again, page by page."""
 
     def reply(_, messages):
-        done = sum(is_expansion(str(m.content)) for m in messages)
+        done = sum(expanded_reference(str(m.content)) is not None for m in messages)
         if done >= pages:
             return AIMessage("I have it.")
         call = {
@@ -66,7 +66,8 @@ def expands(reference, pages=1):
 
 
 def pages_of(messages):
-    return [str(m.content).rpartition("\n[jev-engine expand ")[0] for m in messages if is_expansion(str(m.content))]
+    texts = [str(m.content) for m in messages]
+    return [text.rpartition("\n[jev-engine expand ")[0] for text in texts if expanded_reference(text) is not None]
 
 
 def references_of(values):
