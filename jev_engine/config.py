@@ -8,13 +8,15 @@ A profile is one word that fills the settings nobody named:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from jev_engine.errors import ConfigError
 
-__all__ = ["PROFILES", "EngineConfig", "make_config"]
+__all__ = ["PROFILES", "EngineConfig", "fault_in", "make_config", "must_be"]
 
 # Strict: a lax number takes `True` for 1.0 and "0.9" for 0.9.
 Share = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
@@ -207,7 +209,25 @@ def make_config(**settings: Any) -> EngineConfig:
     try:
         return EngineConfig(**{name: value for name, value in settings.items() if value is not None})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else None
-        shown = f"{name} = {first['input']!r}: " if name else ""
-        raise ConfigError(f"{shown}{first['msg']}", setting=name) from None
+        name, fault = fault_in(error, EngineConfig.model_fields)
+        raise ConfigError(fault, setting=name) from None
+
+
+def fault_in(error: ValidationError, known: Iterable[str]) -> tuple[str | None, str]:
+    """The setting that is at fault, None where several are, and what is wrong with it, for a person to read."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else None
+    fault = str(first["msg"]).removeprefix("Value error, ")
+    if name is None:
+        return None, fault
+    if first["type"] == "extra_forbidden":
+        near = get_close_matches(name, list(known), 1)
+        fault = "no setting goes by that name" + (f"; did you mean {near[0]}?" if near else "")
+    return name, f"{name} = {first['input']!r}: {fault}"
+
+
+def must_be(kind: type | tuple[type, ...], remedy: str, **given: Any) -> None:
+    """Raises ConfigError for a keyword argument of another type; `remedy` says how to come by a right one."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise ConfigError(f"{name} is of type {type(value).__name__}: {remedy}", setting=name)

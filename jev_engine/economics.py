@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from jev_engine.config import EngineConfig
@@ -65,12 +66,26 @@ def settle(
         return _take_back(decisions, f"frees {share:.0%} of the tokens, the bar is {config.min_freed_share:.0%} "
                           "(min_freed_share)")  # fmt: skip
     if not is_forced and config.policy == "worth" and worth <= 0:
-        return _take_back(decisions, f"pays off after {stats.break_even_calls or 0:.0f} calls and may be missed: that "
-                          f"is more than {config.horizon_calls:.0f} calls bring in (horizon_calls)")  # fmt: skip
+        return _take_back(decisions, _too_dear(stats, config, worth))
     if missing > 0:
         stats.missing_tokens = missing
         return "over_capacity", f"everything that may go is out, {missing:,} tokens above the target remain"
     return "committed", f"{stats.freed_tokens:,} of {stats.tokens_before:,} tokens freed"
+
+
+def _too_dear(stats: CompressionStats, config: EngineConfig, worth: float) -> str:
+    """Why what a pass frees is not worth its price, with both counted in the calls it takes to earn it."""
+    saved = config.read_price * stats.freed_tokens
+    if saved <= 0:
+        return "frees nothing that costs anything to be read again (read_price)"
+    # Rounded up, so that it is seen to be too many.
+    total = math.ceil(config.horizon_calls - worth / saved)
+    cache = min(total, round(stats.break_even_calls or 0))
+    return (
+        f"it would pay off after {total:,} more calls, {cache:,} for the prompt cache that is written anew and"
+        f" {total - cache:,} for {stats.expected_misses:.2f} expected misses (miss_cost); only"
+        f" {config.horizon_calls:,.0f} are expected to follow (horizon_calls)"
+    )
 
 
 def _take_back(decisions: Sequence[Decision], reason: str) -> tuple[Outcome, str]:

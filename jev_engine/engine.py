@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
-from jev_engine import events
 from jev_engine.answers import Belief, Evidence
 from jev_engine.audit.delivery import Delivery
 from jev_engine.collector import held_back
-from jev_engine.config import EngineConfig
+from jev_engine.config import EngineConfig, must_be
 from jev_engine.decisions import decide
-from jev_engine.errors import AdapterError, JevEngineError, TranscriptError
+from jev_engine.errors import AdapterError, ConfigError, JevEngineError, TranscriptError
 from jev_engine.host import Adapter
 from jev_engine.judges import Judge
 from jev_engine.judges.local import LocalJudge
@@ -36,14 +37,14 @@ from jev_engine.passes import Pass
 from jev_engine.pinning import pin
 from jev_engine.plugins import Plugins, load_plugins
 from jev_engine.rebuild import apply, plan_changes, rebuild, validate
-from jev_engine.recognition import session_of
 from jev_engine.result import CompressionResult
 from jev_engine.sizes import CostCache, measure
 from jev_engine.store import OriginalStore
 from jev_engine.store.memory import MemoryStore
+from jev_engine.store.prompt import prompt
 from jev_engine.store.restore import Restored, restore
 from jev_engine.tokens import TokenCounter
-from jev_engine.trail import Trail
+from jev_engine.trail import tell_restored
 from jev_engine.transcript import Transcript
 from jev_engine.triggers import is_due
 
@@ -53,12 +54,15 @@ logger = logging.getLogger("jev_engine")
 
 # Facts about texts are kept between passes, for about so many results.
 CACHE_SIZE = 50_000
+JUDGE_REMEDY = "leave it out for the local judge; make_judge(name) makes one by name, AskedJudge(asker) one of your own"
+LEDGER_REMEDY = "Ledger.from_json(…) reads one"
 
 
 class ContextEngine:
     """Compresses histories. Holds settings, edges and caches of facts; no state of any session.
 
     Without arguments it works offline: the local judge, originals in memory.
+    Raises ConfigError for an argument that is of another kind than it should be, and says how to come by a right one.
     """
 
     def __init__(
@@ -73,6 +77,13 @@ class ContextEngine:
         memories: Memories | None = None,
         evidence: Evidence | Belief | None = None,
     ) -> None:
+        must_be((EngineConfig, NoneType), "make_config(…) makes an EngineConfig of keyword arguments", config=config)
+        must_be((Judge, NoneType), JUDGE_REMEDY, judge=judge)
+        must_be((OriginalStore, NoneType), "SqliteStore(path) keeps originals in a file", store=store)
+        must_be((Plugins, NoneType), "load_plugins([plugin]) makes Plugins of plugin objects", plugins=plugins)
+        must_be((list, tuple), "give a list of sinks", sinks=sinks)
+        must_be((Memories, NoneType), "Memories.load(path, version) reads them", memories=memories)
+        must_be((Evidence, Belief, NoneType), "it is an Evidence or a Belief", evidence=evidence)
         self.config = EngineConfig() if config is None else config
         self.judge = judge
         self.store: OriginalStore = MemoryStore() if store is None else store
@@ -121,6 +132,7 @@ class ContextEngine:
         flags = {"is_dry": dry_run, "cache_is_cold": cache_is_cold, "waits_for_host": waits_for_host}
         task = Pass(self.config, messages, self.sinks, force=force, paid=paid, **flags)
         try:
+            _check(ledger, paid, current_tokens=current_tokens, focus_topic=focus_topic, session=session, goal=goal)
             adapter = self.find_adapter(messages, host, may_be_read_only=dry_run)
             with held_back():
                 transcript = adapter.read(messages)
@@ -137,23 +149,22 @@ class ContextEngine:
                     shorten_only=task.shorten_only(),
                     target_free_tokens=task.target_free_tokens,
                 )
-                proposed = task.proposed(decisions, self.store)
-            in_force = await task.stored(proposed, self.store)
+                task.proposed(decisions)
+            in_force = await task.stored(prompt(self.store))
             with held_back():
                 changes = {} if adapter.is_read_only else plan_changes(transcript, in_force, adapter, task.repeated)
                 task.check_zone(changes)
                 rebuilt = rebuild(transcript, changes, adapter)
                 validate(transcript, rebuilt, adapter)
             await task.audited()
-            await task.remembered(rebuilt, self.store)
+            await task.remembered(rebuilt, prompt(self.store))
             return await self._told(task, task.ended(rebuilt))
         except JevEngineError as error:
             return await self._told(task, task.failed(f"{type(error).__name__}: {error}"))
         except Exception as error:
             logger.exception("a pass failed; the history is returned as it came")
-            return await self._told(
-                task, task.failed(f"internal fault, please report it: {type(error).__name__}: {error}")
-            )
+            reason = f"internal fault, please report it: {type(error).__name__}: {error}"
+            return await self._told(task, task.failed(reason))
         except BaseException as error:
             task.trail.abandoned(type(error).__name__)  # cancelled: whoever reads the trail should not have to guess
             raise
@@ -168,8 +179,9 @@ class ContextEngine:
     ) -> Pass:
         """Read, measure and pin, and stop there: what `compress` would judge, and why the rest is not judged.
 
-        Raises UnknownAdapter or TranscriptError.
+        Raises UnknownAdapter or TranscriptError, and ConfigError for what is no ledger.
         """
+        must_be((Ledger, NoneType), LEDGER_REMEDY, ledger=ledger)
         task = Pass(self.config, messages, (), force=False, is_dry=True)
         adapter = self.find_adapter(messages, host)
         transcript = adapter.read(messages)
@@ -187,7 +199,7 @@ class ContextEngine:
         current_tokens: int | None,
     ) -> None:
         self._trim_caches()
-        await task.recognise(transcript, ledger, session, self.store, self._keys)
+        await task.recognise(transcript, ledger, session, prompt(self.store), self._keys)
         with held_back():
             task.measured(measure(transcript, self._costs, self.counter), current_tokens, adapter)
 
@@ -205,20 +217,17 @@ class ContextEngine:
     def apply(self, messages: Sequence[Any], ledger: Ledger, *, host: str = "auto") -> Any:
         """The history with the decisions of a ledger in force: pure, fast, and the same object where none applies.
 
-        Raises UnknownAdapter, TranscriptError or RebuildError.
+        Raises UnknownAdapter, TranscriptError or RebuildError, and ConfigError for what is no ledger.
         """
+        must_be(Ledger, LEDGER_REMEDY, ledger=ledger)
         with held_back():
             return apply(messages, ledger, self.find_adapter(messages, host), self._keys)
 
     async def restore(self, messages: Sequence[Any], *, host: str = "auto") -> Restored:
         """The history with every pass undone that the store has a record of; raises StoreError."""
         adapter = self.find_adapter(messages, host)
-        done = await restore(messages, self.store, adapter)
-        if self.sinks:
-            trail = Trail(self.sinks, host=adapter.name, is_pass=False)
-            trail.session = session_of(adapter.read(done.messages))
-            facts = {"messages": len(done.messages), "passes": done.passes, "left": len(done.left)}
-            trail.emit(events.Restored, actor="user", **facts)
+        done = await restore(messages, prompt(self.store), adapter)
+        tell_restored(self.sinks, done, adapter)
         return done
 
     def find_adapter(self, messages: Sequence[Any], host: str = "auto", *, may_be_read_only: bool = True) -> Adapter:
@@ -242,3 +251,13 @@ class ContextEngine:
             known = ", ".join(self.plugins.adapter_names())
             raise TranscriptError(f"these messages have none of the known forms ({known}); name it with host=")
         return found
+
+
+def _check(ledger: Any, paid: Any, *, current_tokens: Any, **texts: Any) -> None:
+    """Raises ConfigError for an argument of a pass that is of another kind than it should be."""
+    must_be((Ledger, NoneType), LEDGER_REMEDY, ledger=ledger)
+    must_be((PaidAnswers, NoneType), "PaidAnswers() makes an empty one", paid=paid)
+    must_be((int, float, NoneType), "it is a number of tokens", current_tokens=current_tokens)
+    if isinstance(current_tokens, float) and not math.isfinite(current_tokens):
+        raise ConfigError(f"current_tokens = {current_tokens!r}: it is a finite number of tokens")
+    must_be((str, NoneType), "it is a text", **texts)

@@ -12,9 +12,10 @@ from collections import deque
 from functools import lru_cache
 
 from jev_engine.config import EngineConfig
+from jev_engine.ledger import content_digest
 from jev_engine.transcript import ToolCall
 
-__all__ = ["find_reference", "shorten"]
+__all__ = ["find_reference", "shorten", "stands_for"]
 
 # The id of an original, as a store gives it.
 REFERENCE = re.compile(r"\bjx-[0-9a-f]{16}\b")
@@ -31,8 +32,15 @@ OUTCOME = re.compile(
 )
 # Of the lines that state an outcome the last ones are looked at.
 MOST_PLACES = 6
+# The note itself, and what hosts put behind it.
+NOTE = re.compile(
+    r"\[jev-engine: (?:result of [\w.:/-]{1,60} \([\d,]+ characters\) left out to save room; the original is intact as"
+    r" jx-[0-9a-f]{16}: (?:call [\w.:/-]{1,200} with this id to read it|ask the user to restore it if it is needed)"
+    r"|[\d,]+ more characters out, intact as jx-[0-9a-f]{16})\]\s*(?:</[A-Za-z][\w.-]{0,63}>\s*)?"
+)
 # A tag that hosts put around a result, such as <untrusted_tool_result …>: it stays around what is kept.
 WRAPPER = re.compile(r"<([A-Za-z][\w.-]{0,63})(?: [^<>\n]{0,400})?>")
+CLOSING = re.compile(r"</[A-Za-z][\w.-]{0,63}>")
 
 
 def shorten(call: ToolCall, reference: str, config: EngineConfig) -> str | None:
@@ -58,6 +66,22 @@ def find_reference(text: str) -> str | None:
         return None
     found = REFERENCE.search(text, at)
     return found.group() if found else None
+
+
+def stands_for(call: ToolCall, key: str, original: str) -> bool:
+    """Whether a result is the marker of its own original: the unit with that key, and nothing but words of it.
+
+    Anything may quote a marker; only the unit that an original came from has its key together with it.
+    """
+    return key.partition(".")[0] == content_digest(call, original) and _is_made_of(call.result or "", original)
+
+
+def _is_made_of(text: str, original: str) -> bool:
+    at = text.rfind(NOTE_OPEN)
+    if at < 0 or NOTE.fullmatch(text, at) is None:
+        return False
+    lines = {line.removesuffix("…") for line in text[:at].split("\n")} - {"", "```"}
+    return all(line in original or WRAPPER.fullmatch(line) or CLOSING.fullmatch(line) for line in lines)
 
 
 def _note(call: ToolCall, gone_chars: int, reference: str, config: EngineConfig, *, short: bool) -> str:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from anyio import to_thread
+
 from jev_engine import events
 from jev_engine.answers import Belief, Evidence, Probability, RawAnswer
 from jev_engine.config import EngineConfig
@@ -18,10 +20,12 @@ from jev_engine.economics import count, settle
 from jev_engine.errors import RebuildError, StoreError
 from jev_engine.host import Adapter, RowChange
 from jev_engine.judges import Judge, JudgeRequest, Verdict
+from jev_engine.judges.asking import answered
+from jev_engine.judges.local import LocalJudge
 from jev_engine.judges.paid import PaidAnswers
 from jev_engine.ledger import KeyCache, Ledger, LedgerEntry, assign_keys
 from jev_engine.markers import shorten
-from jev_engine.pinning import Pins
+from jev_engine.pinning import Pins, shorten_only
 from jev_engine.rebuild import Rebuilt
 from jev_engine.recognition import find_markers, find_pages, session_of
 from jev_engine.result import CompressionResult, CompressionStats, Outcome
@@ -131,7 +135,8 @@ class Pass:
             self.target_free_tokens = free_target(prompt_tokens, self.config)
         self.trail.host = adapter.name
         flags = {"is_forced": self.is_forced, "is_dry": self.is_dry, "cache_is_cold": self.cache_is_cold}
-        self.trail.started(self.transcript, self.config, tokens=prompt_tokens, **flags)
+        sizes_told = {"tokens": prompt_tokens, "target_free_tokens": self.target_free_tokens}
+        self.trail.started(self.transcript, self.config, already_out=len(self.ledger), **sizes_told, **flags)
         if self.ledger:
             self.trail.looked_back(self.transcript)
 
@@ -140,7 +145,7 @@ class Pass:
         self.pins = pins
         self.stats.pinned = pins.counts()
         self.stats.best_gain_tokens = sum([call.tokens for call in pins.candidates])
-        self.trail.pinned(len(pins.candidates), pins.reasons)
+        self.trail.pinned(len(pins.candidates), pins.reasons, self.transcript.calls)
 
     async def judged(self, judge: Judge | None, goal: str | None, focus: str | None) -> Verdict:
         """Ask the judge about what it has not been paid for yet; a judge that fails leaves units undecided."""
@@ -162,14 +167,14 @@ class Pass:
         asked = [call for call in candidates if call.key not in known] if known else candidates
         self.stats.is_calibrated = judge.is_calibrated
         self._judge_name = judge.name
-        self.trail.asking(judge.name, str(version), len(asked), len(known), may_wait=not judge.is_calibrated)
+        self.trail.asking(judge, len(asked), len(known), self.config)
         verdict = await self._ask(judge, asked, goal, focus) if asked else Verdict()
         if paid is not None:
             paid.add(version, under, verdict.answers)
             verdict.answers = {**known, **paid.known(version, under, verdict.answers)}
         _take(verdict, self.stats)
         self.stats.remembered = len(known)
-        self.trail.judged(judge.name, verdict)
+        self.trail.judged(judge.name, verdict, len(known))
         return verdict
 
     def _first_words(self) -> str:
@@ -178,12 +183,19 @@ class Pass:
 
     async def _ask(self, judge: Judge, asked: list[ToolCall], goal: str | None, focus: str | None) -> Verdict:
         try:
-            return await judge.judge(JudgeRequest(self.transcript, asked, goal, focus, self.pins.rows, self.config))
+            return await answered(judge, JudgeRequest(self.transcript, asked, goal, focus, self.pins.rows, self.config))
         except Exception as error:  # noqa: BLE001  # a judge is somebody else's: its fault leaves units undecided
             self.stats.is_calibrated = True
-            verdict = Verdict()
-            verdict.failures.append(f"{type(error).__name__}: {error}")
+            # What was sent although nobody answered counts all the same.
+            sent = getattr(error, "verdict", None)
+            verdict = sent if isinstance(sent, Verdict) else Verdict()
+            verdict.answers, verdict.failures = {}, [f"{type(error).__name__}: {error}"]
             return verdict
+        except BaseException as error:
+            # Cancelled: nobody waits for answers any more, but what was sent is told.
+            if isinstance(sent := getattr(error, "verdict", None), Verdict):
+                self.trail.judged(judge.name, sent)
+            raise
 
     def left_to_local(self, verdict: Verdict) -> list[ToolCall]:
         """Candidates the local judge has to answer for: those without an answer, or all where answers are evidence."""
@@ -214,18 +226,11 @@ class Pass:
 
     def shorten_only(self) -> set[int]:
         """Numbers of candidates that may not be removed with their call."""
-        if not self.adapter.can_delete:
-            return {call.number for call in self.pins.candidates}
-        transcript = self.transcript
-        spoken = transcript.spoken_turns() if self.config.guards else transcript.bound_turns()
-        return {
-            call.number
-            for call in self.pins.candidates
-            if call.turn in spoken or call.images or call.key.partition(".")[0] in self.repeated
-        }
+        known = {"can_delete": self.adapter.can_delete, "guards": self.config.guards}
+        return shorten_only(self.pins.candidates, self.transcript, repeated=self.repeated, **known)
 
-    def proposed(self, decisions: list[Decision], store: OriginalStore) -> list[LedgerEntry]:
-        """The ledger entries the decisions amount to; units a marker would hardly shorten are kept."""
+    def proposed(self, decisions: list[Decision]) -> None:
+        """Settle what the decisions amount to; units a marker would hardly shorten are kept."""
         self.decisions = decisions
         for decision in decisions:
             if decision.action == "keep":
@@ -241,37 +246,42 @@ class Pass:
                 gone += self.sizes.of_chars(len(call.arguments))
             decision.freed_tokens = max(0, gone)
         self._stay_in_zone()
-        self._count()
-        going = [d for d in decisions if d.action != "keep"]
-        self.outcome, self.reason = settle(
-            decisions,
-            self.stats,
-            self.config,
-            worth=worth_of(going, self.ruler, self.config, cache_is_cold=self.cache_is_cold),
-            is_forced=self.is_forced,
-            target_free_tokens=self.target_free_tokens,
-        )
+        self._settle()
         self.trail.proposed(decisions, self.outcome, self.stats)
-        if self.outcome in ("committed", "over_capacity"):
-            return self._entries(store)
-        self._count()
-        return []
+        if self.outcome == "not_worth_it":
+            self._count()
 
     async def audited(self) -> None:
         """Every decision is told, and nothing leaves before those sinks have it that the settings name.
 
         Raises AuditError.
         """
-        self.trail.decided(self.decisions, self.config, self._judge_name)
+        local = {"local_version": LocalJudge.version, "uses_memory": self.stats.uses_memory}
+        self.trail.decided(self.decisions, self.config, judge=self._judge_name, **local)
         if not self.is_dry:
             await self.trail.must_have_taken(self.config.required_sinks)
+
+    def _settle(self) -> None:
+        """Outcome and reason of what goes; where that is not worth a pass, everything is kept."""
+        self._count()
+        self.outcome, self.reason = settle(
+            self.decisions,
+            self.stats,
+            self.config,
+            worth=worth_of(self._going(), self.ruler, self.config, cache_is_cold=self.cache_is_cold),
+            is_forced=self.is_forced,
+            target_free_tokens=self.target_free_tokens,
+        )
+
+    def _going(self) -> list[Decision]:
+        return [decision for decision in self.decisions if decision.action != "keep"]
 
     def _count(self) -> None:
         count(self.decisions, self.ruler, self.stats, self.config, cache_is_cold=self.cache_is_cold)
 
     def _stay_in_zone(self) -> None:
         """Keep what lies in the frozen zone, unless thawing it pays."""
-        going = [d for d in self.decisions if d.action != "keep"]
+        going = self._going()
         self.zone = choose_zone(
             going,
             self.ruler,
@@ -293,53 +303,47 @@ class Pass:
             ):
                 raise RebuildError(f"message {row} lies in the frozen zone")
 
-    def _entries(self, store: OriginalStore) -> list[LedgerEntry]:
-        """Ledger entries of what goes. Only now is the store asked for references: it may create its file for that."""
+    async def stored(self, store: OriginalStore) -> Ledger:
+        """Save the originals of what goes; the ledger then in force has only units whose original is safe.
+
+        A dry run stores nothing, and nothing will be in force: its ledger only shows what the history would become.
+        """
+        if self._going() and not self.is_dry:
+            await self._save(store)
+            self._has_news = bool(self._going())
         entries = []
         for decision in self.decisions:
             if decision.action == "keep":
                 continue
             call = decision.call
-            page_of = self.pages.get(call.number)
-            call.reference = page_of or (NO_REFERENCE if self.is_dry else store.reference(self.session, call.key))
+            call.reference = self.pages.get(call.number) or call.reference or NO_REFERENCE
             decision.text = decision.text.replace(NO_REFERENCE, call.reference)
-            entries.append(
-                LedgerEntry(call.key, decision.action, call.reference, decision.text, len(call.result or ""))
-            )
-        return entries
+            entry = LedgerEntry(call.key, decision.action, call.reference, decision.text, len(call.result or ""))
+            entries.append(entry)
+        shown = self.ledger.with_entries(entries) if entries else self.ledger
+        if not self.is_dry:
+            self.ledger = shown
+        return shown
 
-    async def stored(self, proposed: list[LedgerEntry], store: OriginalStore) -> Ledger:
-        """Save originals; the ledger then in force has only units whose original is safe."""
-        if not proposed:
-            return self.ledger
-        if self.is_dry:
-            # Nothing is stored and nothing will be in force: this only shows what the history would become.
-            return self.ledger.with_entries(proposed)
-        by_key = {d.call.key: d for d in self.decisions}
-        originals = [
-            Original(
-                entry.reference,
-                self.session,
-                entry.key,
-                by_key[entry.key].call.tool,
-                by_key[entry.key].call.result or "",
-            )
-            for entry in proposed
-            if by_key[entry.key].call.number not in self.pages
-        ]
-        saved = {*self.pages.values(), *(await store.save(originals) if originals else ())}
-        kept = [entry for entry in proposed if entry.reference in saved]
-        for entry in proposed:
-            if entry.reference not in saved:
-                by_key[entry.key].keep("original could not be saved")
-        self.trail.emit(events.OriginalsStored, saved=len(kept), not_saved=len(proposed) - len(kept))
-        if len(kept) < len(proposed):
-            self._count()
+    async def _save(self, store: OriginalStore) -> None:
+        going = self._going()
+        new = [d.call for d in going if d.call.number not in self.pages]
+        # In a thread: a store may have to look at its file for them, or to create it, and so not before it is needed.
+        references = await to_thread.run_sync(lambda: [store.reference(self.session, call.key) for call in new])
+        for call, reference in zip(new, references, strict=True):
+            call.reference = reference
+        originals = [Original(c.reference, self.session, c.key, c.tool, c.result or "") for c in new]
+        saved = await store.save(originals) if originals else set()
+        for decision in going:
+            if decision.call.number not in self.pages and decision.call.reference not in saved:
+                decision.keep("original could not be saved")
+        kept = self._going()
+        self.trail.emit(events.OriginalsStored, saved=len(kept), not_saved=len(going) - len(kept))
         if not kept:
             raise StoreError("no original could be saved, so nothing was taken out")
-        self._has_news = True
-        self.ledger = self.ledger.with_entries(kept)
-        return self.ledger
+        if len(kept) < len(going):
+            self._settle()  # what is left may not be worth a pass any more
+            self._count()
 
     async def remembered(self, rebuilt: Rebuilt, store: OriginalStore) -> None:
         """Save what the pass did. Markers alone lead back to what was shortened; what was removed needs the record."""

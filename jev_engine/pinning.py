@@ -161,8 +161,16 @@ def _pattern(patterns: Iterable[str]) -> re.Pattern[str] | None:
 
 def _path_pattern(patterns: Iterable[str]) -> re.Pattern[str] | None:
     # From any folder on; a star at the start takes all folders by itself.
-    joined = "|".join(("" if p.startswith("*") else "(?s:.*/)?") + translate(p.lower()) for p in patterns)
+    plain = [_plain_path(pattern.lower()) for pattern in patterns]
+    joined = "|".join(("" if p.startswith("*") else "(?s:.*/)?") + translate(p) for p in plain)
     return re.compile(joined) if joined else None
+
+
+def _plain_path(pattern: str) -> str:
+    """A path pattern as it is compared: `./src/*` means `src/*`, and a folder, `src/`, all that is in it."""
+    while pattern.startswith("./"):
+        pattern = pattern[2:].lstrip("/")
+    return f"{pattern}*" if pattern.endswith("/") or not pattern else pattern
 
 
 # Text that can be part of a path, in arguments written as JSON.

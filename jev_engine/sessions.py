@@ -5,22 +5,65 @@ An engine holds no session state; a host adapter keeps a `Session` for each conv
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
-from anyio import to_thread
+import anyio
 
 from jev_engine.engine import ContextEngine
-from jev_engine.errors import StoreError, TranscriptError
+from jev_engine.errors import JudgeError, StoreError, TranscriptError
 from jev_engine.judges.paid import PaidAnswers
 from jev_engine.ledger import Ledger
 from jev_engine.result import CompressionResult
+from jev_engine.store.prompt import prompt
 from jev_engine.triggers import Due, Trigger
 
 __all__ = ["Session"]
+
+
+class _Turn:
+    """A pass that runs, what it was asked for, and whoever waits for its end: in any thread, in any event loop."""
+
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        self.asked = asked
+        self._future: Future[CompressionResult | None] = Future()
+
+    def ended(self, done: CompressionResult | None) -> None:
+        self._future.set_result(done)
+
+    async def wait(self) -> CompressionResult | None:
+        """What came of it; None where it has no result to share."""
+        event, soon = anyio.Event(), _soon()
+
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):  # the loop it waited in has ended, and the waiter with it
+                soon(event.set)
+
+        # Woken by a callback: threads that wait would leave none for the pass, which writes to the store in one.
+        self._future.add_done_callback(wake)
+        await event.wait()
+        return self._future.result()
+
+
+def _soon() -> Callable[[Callable[[], object]], object]:
+    """How other threads have something called in the event loop that runs here."""
+    if "trio" in sys.modules:
+        import trio  # noqa: PLC0415  # loaded already, or this is asyncio
+
+        with suppress(RuntimeError):
+            return trio.lowlevel.current_trio_token().run_sync_soon
+    return asyncio.get_running_loop().call_soon_threadsafe
+
+
+# The passes that whatever runs here works for, outermost first.
+_inside: ContextVar[tuple[_Turn, ...]] = ContextVar("jev_engine_passes", default=())
 
 
 class Session:
@@ -41,7 +84,7 @@ class Session:
         """The last pass that went through."""
         self._came_from = came_from
         self._paid = PaidAnswers()
-        self._running: Future[CompressionResult] | None = None
+        self._running: _Turn | None = None
         self._lock = threading.Lock()
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
@@ -60,41 +103,47 @@ class Session:
         force: bool = False,  # noqa: FBT001, FBT002  # the name and place hosts call it by
         **options: Any,
     ) -> CompressionResult:
-        """One pass, as `ContextEngine.compress`; a second caller waits for the pass that runs and gets its result.
+        """One pass, as `ContextEngine.compress`, and one at a time.
 
-        The claim is made before the first await. Cancellation and failure leave no lock.
+        A caller that asks the same of a pass that runs gets its result; one with other arguments has its turn behind
+        it. Cancellation and failure leave no lock. Raises JudgeError where the judge, store or sink of a pass waits for
+        a pass of the session it works for.
         """
-        mine: Future[CompressionResult] = Future()
-        with self._lock:
-            running = self._running
+        asked = {"current_tokens": current_tokens, "focus_topic": focus_topic, "force": force, **options}
+        while True:
+            with self._lock:  # the claim is made before the first await
+                running = self._running
+                if running is None:
+                    self._running = mine = _Turn(asked)
             if running is None:
-                self._running = mine
-        if running is not None:
-            return await self._of_the_other(running, messages)
+                return await self._take(mine, messages)
+            if running in _inside.get():
+                raise JudgeError("a judge, store or sink waits for a pass of the very session it works for")
+            done = await running.wait()
+            if done is not None and running.asked == asked:
+                return done.onto(messages)
+
+    async def _take(self, mine: _Turn, messages: Sequence[Any]) -> CompressionResult:
+        done: CompressionResult | None = None
+        before = _inside.set((*_inside.get(), mine))
         try:
-            done = await self._pass(messages, current_tokens, focus_topic, force=force, **options)
-            mine.set_result(done)
-        except BaseException:
-            # Whoever waits gets the history as it came: a cancelled pass is nobody's result.
-            mine.cancel()
-            raise
+            done = await self._pass(messages, **mine.asked)
         finally:
+            _inside.reset(before)
             with self._lock:
                 self._running = None
+            # A pass that was cancelled or fell over is nobody's result: whoever waits runs its own.
+            mine.ended(done)
         return done
 
-    async def _of_the_other(self, running: Future[CompressionResult], messages: Sequence[Any]) -> CompressionResult:
-        def wait() -> CompressionResult | None:
-            try:
-                return running.result()
-            except Exception:  # noqa: BLE001  # a pass that was cancelled or fell over has no result to share
-                return None
-
-        done: CompressionResult | None = await to_thread.run_sync(wait, abandon_on_cancel=True)
-        return await self.compress(messages) if done is None else done.onto(messages)
-
     async def _pass(
-        self, messages: Sequence[Any], current_tokens: int | None, focus: str | None, *, force: bool, **options: Any
+        self,
+        messages: Sequence[Any],
+        current_tokens: int | None,
+        focus_topic: str | None,
+        *,
+        force: bool,
+        **options: Any,
     ) -> CompressionResult:
         ledger = await self.in_force()
         due = self.trigger.due(current_tokens)
@@ -102,7 +151,7 @@ class Session:
         done = await self.engine.compress(
             messages,
             tokens,
-            focus,
+            focus_topic,
             force or due.is_forced,
             host=self.host,
             session=self.name,
@@ -110,6 +159,8 @@ class Session:
             paid=self._paid,
             **options,
         )
+        if options.get("dry_run"):
+            return done  # nothing has happened
         if done.outcome != "failed":
             self.last = done
             self.ledger = ledger.merge(done.ledger)
@@ -126,7 +177,7 @@ class Session:
         Markers in the history still name their originals: a pass rebuilds from them what it needs.
         """
         if self.ledger is None:
-            store = self.engine.store
+            store = prompt(self.engine.store)
             try:
                 if self._came_from is not None:
                     await store.link_session(self.name, self._came_from)
@@ -138,6 +189,6 @@ class Session:
 
     async def _keep(self, ledger: Ledger, done: CompressionResult) -> None:
         try:
-            await self.engine.store.save_ledger(self.name, ledger.to_json())
+            await prompt(self.engine.store).save_ledger(self.name, ledger.to_json())
         except StoreError as error:
             done.stats.warnings.append(f"the ledger could not be kept: {error}")

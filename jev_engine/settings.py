@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,20 +20,26 @@ from pydantic import Field, ValidationError, field_validator
 
 from jev_engine.audit.anchor import StoreAnchor
 from jev_engine.audit.jsonl import JsonlSink
-from jev_engine.config import EngineConfig
+from jev_engine.config import EngineConfig, fault_in
 from jev_engine.engine import ContextEngine
 from jev_engine.errors import ConfigError, StoreError
-from jev_engine.judges.choose import make_judge
+from jev_engine.judges.choose import JUDGES, make_judge
 from jev_engine.judges.weights import VERSION
 from jev_engine.memory import Memories
 from jev_engine.memory import default_path as memory_path
-from jev_engine.plugins import load_plugins
+from jev_engine.plugins import Plugins, load_plugins
 from jev_engine.store.sqlite import SqliteStore
 
-__all__ = ["CONFIG_VARIABLE", "UserSettings", "default_config_path", "load_settings", "open_engine"]
+__all__ = [
+    "CONFIG_VARIABLE", "UserSettings", "default_config_path", "load_settings", "missing_file", "open_engine",
+    "settings_to_read", "user_plugins",
+]  # fmt: skip
 
 CONFIG_VARIABLE = "JEV_ENGINE_CONFIG"
 """Names another file than the one in the user's configuration folder."""
+
+# What it takes to read something back: where originals and trail are, and what not to load.
+TO_READ = ("store", "audit", "without_plugins")
 
 Given = Literal["default"] | Path | None
 
@@ -54,6 +61,17 @@ class UserSettings(EngineConfig):
 
     upstreams: dict[str, str] = Field(default_factory=dict)
     """Providers the gateway may speak to beside `anthropic` and `openai`, or in their place: address by name."""
+
+    without_plugins: tuple[str, ...] = ()
+    """Installed plugins that are not loaded, by entry point; while another one is broken, nothing is asked outside."""
+
+    @field_validator("judge")
+    @classmethod
+    def _of_a_kind(cls, judge: str) -> str:
+        if judge not in JUDGES and "://" not in judge:
+            message = f"no judge goes by that name; known are {', '.join(JUDGES)}, or give a URL"
+            raise ValueError(message)
+        return judge
 
     @field_validator("store", "audit")
     @classmethod
@@ -79,19 +97,53 @@ def default_config_path() -> Path:
 def load_settings(*, path: Given = "default", **given: Any) -> UserSettings:
     """The settings of the user's file, which may be missing; those given and not None come first.
 
-    `path` is the file, or None for no file at all. Raises ConfigError, which names file, setting and what is allowed.
+    A judge that is given takes the address from the file along only where it has use for one. `path` is the file, or
+    None for no file at all. Raises ConfigError, which names file, setting and what is allowed.
     """
     file = default_config_path() if path == "default" else path
     found = {} if file is None else _read(file)
     mine = {name: value for name, value in given.items() if value is not None}
+    if mine.get("judge") == "local" or "://" in str(mine.get("judge")):
+        found.pop("endpoint", None)
     try:
         return UserSettings(**{**found, **mine})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else None
-        where = f"{file}: " if name is not None and name in found and name not in mine else ""
-        shown = f"{name} = {first['input']!r}: " if name else ""
-        raise ConfigError(f"{where}{shown}{first['msg']}", setting=name) from None
+        name, fault = fault_in(error, UserSettings.model_fields)
+        # Settings that contradict each other are named in the words alone.
+        is_in_file = any(each in fault if name is None else each == name for each in found.keys() - mine.keys())
+        raise ConfigError(f"{file}: {fault}" if is_in_file else fault, setting=name) from None
+
+
+def missing_file() -> str | None:
+    """What is wrong where `JEV_ENGINE_CONFIG` names a file that is not there; None where nothing is."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    if not named or Path(named).exists():
+        return None
+    return f"{CONFIG_VARIABLE} names {named!r}, which is not there: make that file, or unset the variable"
+
+
+def settings_to_read() -> tuple[UserSettings, str | None]:
+    """Where originals and trail are, as the user's file says, and what is wrong with that file.
+
+    Raises nothing: a slip in one setting must not stand between a user and their originals.
+    """
+    try:
+        return load_settings(), missing_file()
+    except ConfigError as error:
+        fault = str(error)
+    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+    with suppress(ConfigError):
+        found = _read(default_config_path())
+    for name in found.keys() & set(TO_READ):
+        with suppress(ValidationError):
+            kept[name] = getattr(UserSettings(**{name: found[name]}), name)
+    return UserSettings(**kept), fault
+
+
+def user_plugins() -> Plugins:
+    """Installed plugins, but for those the user's settings leave out."""
+    return load_plugins(without=settings_to_read()[0].without_plugins)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -113,7 +165,7 @@ def open_engine(
     Project memory that cannot be used is left aside. Raises ConfigError for a judge that is none, AuditError where the
     trail's key cannot be read.
     """
-    plugins = load_plugins()
+    plugins = load_plugins(without=settings.without_plugins)
     try:
         memories = Memories.load(memory_path(), VERSION)
     except StoreError:

@@ -67,7 +67,8 @@ def measure(transcript: Transcript, cache: CostCache | None = None, counter: Tok
         total += call.tokens
         images += call.images
     chars = sum([len(text) for text in texts]) + sum([len(result) for result in results])
-    return Sizes(rate, round(total) + images * IMAGE_TOKENS, chars)
+    # No text is without a token, however short.
+    return Sizes(rate, max(round(total), min(chars, 1)) + images * IMAGE_TOKENS, chars)
 
 
 def _rate(texts: Iterable[str], counter: TokenCounter | None) -> float:

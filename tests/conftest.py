@@ -28,7 +28,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def no_settings_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A test begins with the defaults, whatever the settings file of whoever runs it says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JEV_ENGINE_CONFIG", str(tmp_path_factory.mktemp("settings") / "none.toml"))
+        empty = tmp_path_factory.mktemp("settings") / "empty.toml"
+        empty.touch()
+        patch.setenv("JEV_ENGINE_CONFIG", str(empty))
         yield
 
 

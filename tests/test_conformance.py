@@ -264,6 +264,11 @@ class OldestFirst(MemoryStore):
         return (await super().find_passes(anchor))[::-1]
 
 
+class ForgetsSpelling(MemoryStore):
+    async def save_pass(self, record: PassRecord) -> None:
+        await super().save_pass(record._replace(written=()))
+
+
 class SharesRows(MemoryStore):
     async def save_pass(self, record: PassRecord) -> None:
         self._passes[record.anchor].insert(0, record)
@@ -280,6 +285,7 @@ class SharesRows(MemoryStore):
         (PromisesTooMuch, "saved texts come back byte for byte"),
         (PromisesTooMuch, "known tells key and length"),
         (OldestFirst, "pass records come back, newest first"),
+        (ForgetsSpelling, "pass records come back, newest first"),
         (SharesRows, "pass records do not follow the host's later changes"),
     ],
 )

@@ -130,6 +130,35 @@ def test_units_whose_original_is_not_safe_are_kept() -> None:
     assert len(done.ledger) == 2
 
 
+class SavesLessThan(MemoryStore):
+    """Takes texts below a size, as a store with a limit for one text does."""
+
+    def __init__(self, chars: int) -> None:
+        super().__init__()
+        self._chars = chars
+
+    async def save(self, originals: Sequence[Original]) -> set[str]:
+        return await super().save([original for original in originals if len(original.text) < self._chars])
+
+
+@pytest.mark.parametrize(
+    ("bar", "outcome", "told"), [(0.2, "not_worth_it", "frees 1% of"), (0.001, "committed", "tokens freed")]
+)
+def test_what_could_be_saved_is_settled_anew(bar: float, outcome: str, told: str) -> None:
+    """A pass whose largest original is too large for the store is judged and told by what it frees without it."""
+    messages = [*session(1, chars=400_000)[:-1], *session(1, chars=4_000)[1:]]
+    store = SavesLessThan(100_000)
+    done = compress(messages, lambda _: (1.0, 0.0), engine={"store": store}, min_freed_share=bar, **CUT)
+    back = anyio.run(ContextEngine(store=store).restore, done.messages)
+
+    assert done.outcome == outcome
+    assert told in done.reason
+    assert (done.messages is messages) == (outcome == "not_worth_it")
+    assert (f"{done.stats.freed_tokens:,} of" in done.reason) == (outcome == "committed")
+    assert done.stats.tokens_before - done.stats.tokens_after == done.stats.freed_tokens
+    assert back.messages == messages
+
+
 def test_without_a_record_of_the_pass_nothing_is_removed() -> None:
     """A shortened result leads back by its marker; a removed one only by the record."""
     store = Breaks("save_pass", StoreError("disk full"))

@@ -64,6 +64,15 @@ def test_settings_pin(settings: dict[str, Any], reason: str | None) -> None:
         ("secrets.y?ml", "conf/secrets.yaml", True),
         ("[ab].txt", "x/b.txt", True),
         ("a.txt", "a.txt.bak", False),
+        ("./docs/spec/*", "docs/spec/a.md", True),
+        ("./docs/spec/*", "/home/me/repo/docs/spec/a.md", True),
+        ("././a.txt", "a.txt", True),
+        ("tests/", "tests/test_a.py", True),
+        ("tests/", "./tests/deep/test_a.py", True),
+        ("./tests/", "/home/me/repo/tests/test_a.py", True),
+        ("tests/", "contests/a.py", False),
+        ("tests/", "tests", False),
+        ("./", "anything.py", True),
     ],
 )
 def test_path_patterns_pin_what_names_such_a_path(pattern: str, path: str, is_pinned: bool) -> None:  # noqa: FBT001  # a parameter of the test

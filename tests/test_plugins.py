@@ -12,7 +12,7 @@ from passing import long_text
 
 from jev_engine import ContextEngine, hookimpl
 from jev_engine.bridge import run
-from jev_engine.errors import UnknownAdapter
+from jev_engine.errors import ConfigError, UnknownAdapter
 from jev_engine.plugins import load_plugins
 from jev_engine.testing import ScriptedJudge, call, history, result, user
 from jev_engine_adapters.openai import OpenAIAdapter
@@ -80,6 +80,87 @@ def test_a_broken_hook_is_named_and_the_others_work(order: list[int]) -> None:
     assert "no such setting" in plugins.broken[0].reason
 
 
+class Hooks:
+    """A plugin of the hooks it is given."""
+
+    def __init__(self, **hooks: Any) -> None:
+        self.__dict__.update(hooks)
+
+
+def redactor(register: Any) -> None:
+    register(lambda text: text.replace("secret", "-"))
+
+
+def unheard(register: Any) -> None:
+    raise AssertionError(register)
+
+
+def silent(register: Any) -> None:
+    """Registers nothing, which is nobody's fault."""
+
+
+def misnamed(registry: Any) -> None:
+    raise AssertionError(registry)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "said"),
+    [
+        (Hooks(register_redactor=hookimpl(redactor)), "did you mean register_redactors?"),
+        (Hooks(register_redactors=unheard), "not marked with @hookimpl"),
+        (Hooks(register_redactor=unheard, register_pins=hookimpl(silent)), "register_redactor is not marked"),
+        (Hooks(redactors=unheard), "it has no hook"),
+        (Hooks(register_redactors=hookimpl(lambda: redactor)), "TypeError: register_redactors returns something"),
+        (Hooks(register_redactors=hookimpl(misnamed)), "register_redactors"),
+        (BrokenHook(), "no such setting"),
+    ],
+    ids=["misspelled", "unmarked", "both", "nothing", "returned", "argument", "raises"],
+)
+def test_while_a_plugin_is_broken_whatever_it_may_have_taken_out_is_not_sent(plugin: Any, said: str) -> None:
+    """Nobody can tell whether it was the one that takes secrets out of texts."""
+    plugins = load_plugins([plugin], entry_points=False)
+
+    assert [said in broken.reason for broken in plugins.broken] == [True], plugins.broken
+    for each in plugins.redactors:
+        with pytest.raises(ConfigError, match="without_plugins") as caught:
+            each("a secret")
+        assert plugins.broken[0].name in str(caught.value)
+    assert plugins.redactors
+
+
+def test_with_plugins_that_work_their_redactors_are_taken() -> None:
+    plugins = load_plugins([Hooks(register_redactors=hookimpl(redactor))], entry_points=False)
+
+    assert plugins.broken == []
+    assert [each("a secret") for each in plugins.redactors] == ["a -"]
+
+
+def test_a_hook_its_author_calls_optional_is_none_that_is_misspelled() -> None:
+    """A plugin may be written for a later version, or for another host."""
+    plugin = Hooks(register_pins=hookimpl(silent), later=hookimpl(redactor, optionalhook=True))
+
+    assert load_plugins([plugin], entry_points=False).broken == []
+
+
+def test_one_broken_hook_takes_none_of_the_other_hooks_of_its_plugin_along() -> None:
+    """What it pins stays pinned."""
+    pins = hookimpl(lambda register: register(str))
+    for broken in ({"register_adapters": hookimpl(lambda: 1 / 0)}, {"register_redactor": hookimpl(redactor)}):
+        plugins = load_plugins([Hooks(register_pins=pins, **broken)], entry_points=False)
+
+        assert len(plugins.broken) == 1
+        assert plugins.pins == [str]
+
+
+def test_an_adapter_that_fails_at_its_own_work_stops_no_redactor() -> None:
+    """It was registered: it is no plugin that might have taken secrets out."""
+    plugins = load_plugins([BrokenSniff(), Hooks(register_redactors=hookimpl(redactor))], entry_points=False)
+    plugins.sniff(history(user("Go.")))
+
+    assert [broken.name for broken in plugins.broken] == ["narrow"]
+    assert [each("a secret") for each in plugins.redactors] == ["a -"]
+
+
 def test_an_adapter_that_cannot_sniff_is_named_and_the_others_are_asked() -> None:
     """Every pass of every host would fail otherwise."""
     plugins = load_plugins([BrokenSniff()], entry_points=False)
@@ -121,6 +202,7 @@ from jev_engine.plugins import load_plugins
 plugins = load_plugins()
 print(sorted(broken.name for broken in plugins.broken), [b.reason for b in plugins.broken if b.name == "explodes"])
 print(len(plugins.pins), plugins.adapter("openai").name)
+print(len(load_plugins(without=["explodes", "missing"]).broken), len(load_plugins(without=["works"]).pins))
 """
 
 
@@ -140,4 +222,5 @@ def test_a_broken_entry_point_is_named_and_the_others_work(tmp_path: Path) -> No
         [sys.executable, "-c", ENTRY_POINTS, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
 
-    assert done.stdout.splitlines() == ["['explodes', 'missing'] ['OSError: no licence file']", "1 openai"], done.stderr
+    found = ["['explodes', 'missing'] ['OSError: no licence file']", "1 openai", "0 0"]
+    assert done.stdout.splitlines() == found, done.stderr

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from jev_engine import ContextEngine, make_config
 from jev_engine.answers import RawAnswer
@@ -15,6 +19,7 @@ from jev_engine.errors import StoreError
 from jev_engine.judges import JudgeRequest, Verdict
 from jev_engine.sessions import Session
 from jev_engine.store.memory import MemoryStore
+from jev_engine.store.sqlite import SqliteStore
 from jev_engine.testing import ScriptedJudge, call, history, result, user
 
 
@@ -59,22 +64,24 @@ class Waiting(NamedTuple):
     judge: WaitingJudge
     messages: list[Any]
     results: list[Any]
-    ask_again: Callable[[], None]
+    """In the order in which the passes ended."""
+    compress: Callable[[dict[str, Any]], Awaitable[None]]
+    ask_again: Callable[..., None]
 
 
 @asynccontextmanager
-async def waiting_pass() -> AsyncIterator[Waiting]:
+async def waiting_pass(**options: Any) -> AsyncIterator[Waiting]:
     """A pass of a session whose judge thinks as long as the block lasts."""
     judge, messages, results = WaitingJudge(), session_of(), []
     session = Session(engine(judge), "one")
 
-    async def compress() -> None:
-        results.append(await session.compress(messages))
+    async def compress(options: dict[str, Any]) -> None:
+        results.append(await session.compress(messages, **options))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(compress)
+        group.start_soon(compress, options)
         await judge.arrived.wait()
-        yield Waiting(judge, messages, results, lambda: group.start_soon(compress))
+        yield Waiting(judge, messages, results, compress, lambda **other: group.start_soon(compress, other))
         judge.go.set()
 
 
@@ -87,6 +94,123 @@ async def test_a_second_caller_gets_the_result_of_the_pass_that_runs() -> None:
     assert one.judge.asked == 1
     assert [r.outcome for r in one.results] == ["committed", "committed"]
     assert one.results[0].messages == one.results[1].messages
+
+
+async def test_any_number_of_callers_at_once_get_the_result_of_the_pass_that_runs(tmp_path: Path) -> None:
+    """More than there are worker threads (40), of which the pass itself needs one for its file."""
+    messages, results = session_of(), list[Any]()
+    one = Session(engine(gone(), SqliteStore(tmp_path / "originals.sqlite3")), "one")
+
+    async def compress() -> None:
+        results.append(await one.compress(messages))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for _ in range(100):
+                group.start_soon(compress)
+
+    assert {done.outcome for done in results} == {"committed"}
+    assert all(done.messages is results[0].messages for done in results)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_a_caller_in_another_thread_gets_the_result_of_the_pass_that_runs(backend: str) -> None:
+    """Its event loop is another one, and may be of another kind."""
+    waits = threading.Event()
+
+    async def compress(one: Waiting) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.compress, {})
+            await anyio.wait_all_tasks_blocked()
+            waits.set()
+
+    with anyio.fail_after(30):
+        async with waiting_pass() as one:
+            other = threading.Thread(target=partial(anyio.run, compress, one, backend=backend))
+            other.start()
+            await to_thread.run_sync(waits.wait)
+        await to_thread.run_sync(other.join)
+
+    assert one.judge.asked == 1
+    assert [r.outcome for r in one.results] == ["committed"] * 2
+
+
+@pytest.mark.parametrize("other", [{"dry_run": True}, {"force": True}, {"goal": "the importer"}, {"current_tokens": 9}])
+async def test_a_caller_that_asks_for_something_else_has_its_own_pass(other: dict[str, Any]) -> None:
+    """Behind the one that runs, and with its own arguments."""
+    async with waiting_pass() as one:
+        one.ask_again(**other)
+        await anyio.wait_all_tasks_blocked()
+        asked_meanwhile = one.judge.asked
+    ran, had_turn = one.results
+
+    assert asked_meanwhile == 1
+    assert had_turn.messages is not ran.messages
+    assert ran.outcome == "committed"
+
+
+async def test_beside_a_pass_that_changes_a_dry_run_changes_nothing() -> None:
+    """And beside a dry run the pass that was asked for is made."""
+    async with waiting_pass() as real:
+        real.ask_again(dry_run=True)
+        await anyio.wait_all_tasks_blocked()
+    async with waiting_pass(dry_run=True) as dry:
+        dry.ask_again(force=True)
+        await anyio.wait_all_tasks_blocked()
+
+    assert real.results[1].messages is real.messages
+    assert dry.results[0].messages is dry.messages
+    assert dry.results[1].changed
+    assert len(dry.results[1].ledger) == 5
+
+
+async def test_behind_a_cancelled_pass_a_caller_has_the_pass_it_asked_for() -> None:
+    """What it asked for is not lost: a dry run stays one, and nothing is stored."""
+    judge, messages, results = WaitingJudge(), session_of(), []
+    one = Session(engine(judge), "one")
+
+    async def dry() -> None:
+        results.append(await one.compress(messages, dry_run=True))
+
+    async with anyio.create_task_group() as waiting:
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.compress, messages)
+            await judge.arrived.wait()
+            waiting.start_soon(dry)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+        judge.go.set()
+
+    assert results[0].messages is messages
+    assert results[0].outcome == "committed"
+    assert len(one.ledger or ()) == 0
+
+
+async def test_a_dry_run_leaves_no_trace_in_its_session() -> None:
+    """Neither a pass that went through nor a wait before the next."""
+    one = Session(engine(gone()), "one")
+    one.trigger.report(130_000)
+    done = await one.compress(session_of(), dry_run=True)
+
+    assert done.outcome == "committed"
+    assert one.last is None
+    assert one.should_compress()
+
+
+async def test_a_judge_that_waits_for_a_pass_of_its_own_session_is_told_so() -> None:
+    """It would wait for ever; its units stay undecided, and the pass goes on."""
+
+    class Circular(WaitingJudge):
+        async def judge(self, request: JudgeRequest) -> Verdict:
+            await one.compress(messages)
+            return Verdict()
+
+    messages = session_of()
+    one = Session(engine(Circular()), "one")
+    with anyio.fail_after(10):
+        done = await one.compress(messages)
+
+    assert any("the very session it works for" in failure for failure in done.stats.failures)
 
 
 async def test_two_sessions_do_not_block_each_other() -> None:

@@ -7,20 +7,25 @@ import sqlite3
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 from stored_originals import naming, original, texts_in
 
+from jev_engine import ContextEngine, make_config
 from jev_engine.errors import OriginalNotFound, OriginalUnreadable, StoreError
 from jev_engine.ledger import Ledger
 from jev_engine.recall.search import search
 from jev_engine.store import Original, PassRecord
 from jev_engine.store.expand import expand
-from jev_engine.store.schema import SCHEMA_VERSION
+from jev_engine.store.schema import SCHEMA_VERSION, check_owner
 from jev_engine.store.sqlite import SqliteStore
+from jev_engine.testing import ScriptedJudge, call, history, result, user
 
 
 @pytest.fixture
@@ -47,6 +52,109 @@ async def test_a_file_somebody_else_holds_is_waited_for_and_then_told(path: Path
     await store.save([original(store, "s", "l")])
 
     assert (await store.stats()).originals == 2
+
+
+async def test_while_another_process_holds_the_file_the_event_loop_goes_on(path: Path) -> None:
+    """A pass of a new engine waits in a thread, from its first look at the file on."""
+    messages = history(user("Go."), call("read"), result("line\n" * 2_000), user("On."))
+    await SqliteStore(path).save([original(SqliteStore(path), "s", "k")])
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    engine = ContextEngine(
+        judge=ScriptedJudge(lambda _call: (1.0, 0.0)),
+        store=SqliteStore(path, busy_seconds=20),
+        config=make_config(pin_newest_calls=0),
+    )
+    outcomes = []
+
+    async def compress() -> None:
+        outcomes.append((await engine.compress(messages)).outcome)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(compress)
+            await anyio.wait_all_tasks_blocked()
+            holder.close()  # which only a loop that goes on can do
+
+    assert outcomes == ["committed"]
+
+
+FOREIGN = {
+    "with tables": ["CREATE TABLE bookmarks (url TEXT)"],
+    "with a version like ours": ["CREATE TABLE meta (name TEXT)", f"PRAGMA user_version = {SCHEMA_VERSION}"],
+    "without anything yet": ["PRAGMA user_version = 7"],
+    "with a name": ["PRAGMA application_id = 252006673"],
+    "with a view": ["CREATE VIEW one AS SELECT 1"],
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+async def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
+    """Neither read as an empty store nor written to, not even in its header."""
+    path = tmp_path / "places.sqlite"
+    with sqlite3.connect(path) as db:
+        for statement in FOREIGN[kind]:
+            db.execute(statement)
+    db.close()
+    before = path.read_bytes()
+    store = SqliteStore(path)
+    for work in (
+        lambda: to_thread.run_sync(store.reference, "s", "k"),
+        lambda: store.save_ledger("s", Ledger().to_json()),
+        lambda: store.read("jx-1"),
+        store.check,
+        lambda: to_thread.run_sync(store.keep_heads, "trail", {"all": (1, "head")}, ()),
+        store.prune,
+    ):
+        with pytest.raises(StoreError, match=r"database of another program.*name another file"):
+            await work()
+
+    assert path.read_bytes() == before
+    assert not path.with_name(path.name + "-wal").exists()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_one(path: Path, number: int) -> None:
+    """Another process makes it before any of the statements that look whose it is: nothing is refused."""
+
+    class Interrupted(sqlite3.Connection):
+        statements = 0
+
+        def execute(self, *given: Any) -> sqlite3.Cursor:
+            self.statements += 1
+            if self.statements == number:
+                SqliteStore(path).reference("s", "k")
+            return super().execute(*given)
+
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path, factory=Interrupted)) as db:
+        check_owner(db, path)
+
+
+def test_a_store_says_whose_it_is(path: Path) -> None:
+    """In its header, where programs that look at files find it."""
+    SqliteStore(path).reference("s", "k")
+
+    assert path.read_bytes()[68:72] == b"jeve"
+
+
+def damage_last_page(path: Path) -> None:
+    """Where its rows begin is no longer true."""
+    body = bytearray(path.read_bytes())
+    body[-4_096 + 8 : -4_096 + 24] = b"\xff" * 16
+    path.write_bytes(body)
+
+
+async def test_damage_is_found(path: Path) -> None:
+    """By reading all of it; a file that is whole has none, and neither has one that is not there."""
+    store = SqliteStore(path)
+    nothing = await store.check()
+    await store.save([original(store, "s", f"k{number}") for number in range(200)])
+    whole = await store.check()
+    damage_last_page(path)
+
+    assert (nothing, whole) == ([], [])
+    assert await store.check()
 
 
 async def test_a_path_no_file_can_have_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -11,12 +12,15 @@ import pytest
 from passing import compress, long_text
 from stored_originals import naming, original, texts_in
 
+from jev_engine import ContextEngine, make_config
 from jev_engine.errors import OriginalExpired, OriginalNotFound, StoreError
 from jev_engine.store import PassRecord
+from jev_engine.store.expand import expand
 from jev_engine.store.sqlite import Limits, SqliteStore
-from jev_engine.testing import call, history, result, user
+from jev_engine.testing import ScriptedJudge, call, history, result, user
 
 DAY = 86_400
+ALL_GOES = {"pin_newest_calls": 0, "pin_newest_tokens": 0, "min_freed_share": 0.0}
 NOW = 1_800_000_000
 
 
@@ -114,6 +118,128 @@ async def test_a_text_shared_with_a_session_in_use_stays(path: Path, clock: Cloc
     assert (await store.load_pass(head.number)).originals == {0: {"content": text}}
     with pytest.raises(OriginalExpired):
         await store.read(store.reference("old", "k"))
+
+
+async def test_where_no_ledger_was_saved_everything_of_a_session_in_use_is_spared(path: Path, clock: Clock) -> None:
+    """An engine without a session keeps no ledger: nobody can tell what its history needs, so nothing goes."""
+    store = SqliteStore(path, clock=clock, limits=Limits(max_originals=12))
+    held = [original(store, "s", f"k{number}") for number in range(10)]
+    await store.save(held)
+    for days in (20, 20, 0.1):
+        clock.now += int(days * DAY)
+        await store.save_pass(PassRecord("s", "a", "k", 1, 1, [], {}))
+        await store.prune()
+    with pytest.raises(StoreError, match="full of originals in use"):
+        await store.save([original(store, "other", f"k{number}") for number in range(9)])
+
+    assert len(await store.known([each.reference for each in held])) == 10
+
+
+async def test_what_a_bare_engine_left_out_is_expanded_as_long_as_it_is_restored(path: Path, clock: Clock) -> None:
+    """An agent that works on for months, its passes made without a session object."""
+    engine = ContextEngine(
+        judge=ScriptedJudge(lambda _: (1.0, 0.0)), store=SqliteStore(path, clock=clock), config=make_config(**ALL_GOES)
+    )
+    whole = history(user("Go."))
+    shorter = list(whole)
+    references = []
+    for month in range(4):
+        added = history(call("read"), result(long_text(f"month {month}")), user("On."))
+        whole += added
+        done = await engine.compress([*shorter, *added], force=True)
+        shorter = done.messages
+        references += [entry.reference for entry in done.ledger]
+        clock.now += 25 * DAY
+    pages = {(await expand(engine.store, done.session, reference)).status for reference in references}
+
+    assert (await engine.restore(shorter)).messages == whole
+    assert pages == {"page"}
+
+
+async def test_the_session_another_came_from_is_in_use_with_it(path: Path, clock: Clock) -> None:
+    """A fork's history holds markers of its origin, however long that was not used itself."""
+    store = SqliteStore(path, clock=clock, limits=Limits(max_originals=12))
+    named = original(store, "origin", "k")
+    await store.save([named])
+    await store.save_ledger("origin", naming(named))
+    await store.link_session("fork", "origin")
+    await store.link_session("fork of the fork", "fork")
+    for day in range(4):
+        clock.now += 20 * DAY
+        await store.save([original(store, "fork of the fork", f"k{day}")])
+    with suppress(StoreError):
+        await store.save([original(store, "other", f"k{number}") for number in range(12)])
+
+    assert await store.read(named.reference, session="fork of the fork") == named
+
+
+async def test_what_is_read_is_in_use(path: Path, clock: Clock) -> None:
+    """An original, by its own session or by one that came from it, and the record of a pass."""
+    store = SqliteStore(path, clock=clock)
+    sessions = ("expanded", "restored", "left alone")
+    saved = [original(store, name, "k") for name in sessions]
+    await store.save(saved)
+    await store.save_pass(PassRecord("restored", "a", "k", 1, 1, [], {}))
+    (head,) = await store.find_passes("a")
+    for _ in range(4):
+        clock.now += 20 * DAY
+        await store.read(saved[0].reference, session="expanded")
+        await store.load_pass(head.number)
+        await store.prune()
+    kept = await store.known([each.reference for each in saved])
+
+    assert set(kept) == {saved[0].reference, saved[1].reference}
+
+
+async def test_reading_waits_for_nobody(path: Path, clock: Clock) -> None:
+    """That it is a use cannot be noted while another process writes; the text comes all the same, at once."""
+    store = SqliteStore(path, clock=clock, busy_seconds=20)
+    saved = original(store, "s", "k")
+    await store.save([saved])
+    clock.now += 2 * DAY
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    began = anyio.current_time()
+    found = await store.read(saved.reference)
+    waited = anyio.current_time() - began
+    holder.close()
+
+    assert found == saved
+    assert waited < 10
+
+
+async def test_a_kept_session_does_not_expire_by_age(path: Path, clock: Clock) -> None:
+    """It goes by hand: in a prune that says so, or in a purge; the next session of its name is none."""
+    store = SqliteStore(path, clock=clock)
+    kept, other = original(store, "kept", "k"), original(store, "other", "k")
+    await store.save([kept, other])
+    await store.keep("kept")
+    with pytest.raises(OriginalNotFound, match="no session"):
+        await store.keep("unknown")
+    clock.now += 400 * DAY
+    by_itself = await store.prune()
+    spared = await store.stats()
+    by_hand = await store.prune(takes_kept=True)
+    await store.save([kept])
+
+    assert (by_itself.sessions, by_hand.sessions) == (1, 1)
+    assert [(each.name, each.is_kept) for each in spared.sessions] == [("kept", True)]
+    assert [(each.name, each.is_kept) for each in (await store.stats()).sessions] == [("kept", False)]
+
+
+async def test_kept_sessions_make_room_last_of_all(path: Path, clock: Clock) -> None:
+    """Although they were unused for longer; the store would else take nothing any more."""
+    store = SqliteStore(path, clock=clock, limits=Limits(max_originals=20))
+    for name in ("kept", "other", "third"):
+        await store.save([original(store, name, f"k{number}") for number in range(8)])
+        if name == "kept":
+            await store.keep(name)
+        clock.now += 8 * DAY
+    first = {each.name for each in (await store.stats()).sessions}
+    await store.save([original(store, "fourth", f"k{number}") for number in range(12)])
+
+    assert first == {"kept", "third"}
+    assert {each.name for each in (await store.stats()).sessions} == {"fourth"}
 
 
 # --- number and size --------------------------------------------------------------------------------------------------

@@ -62,6 +62,13 @@ def test_dense_runs_of_words_and_rulers_are_no_dense_runs() -> None:
     assert estimate_tokens("0123456789abcdef" * 4) == 32
 
 
+@pytest.mark.parametrize("text", ["x", ".", "1", "go", "数"])
+def test_a_session_of_one_short_word_is_not_without_tokens(text: str) -> None:
+    """None at all would read as a session that is not there."""
+    assert measure(transcript_of(user(text))).total_tokens == 1
+    assert measure(transcript_of(user(""))).total_tokens == 0
+
+
 def test_images_cost_a_flat_amount() -> None:
     """As part of the history's size."""
     transcript = transcript_of(user("x"), call("screenshot"), result("short"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jev_engine.cli.files import Refused
+from jev_engine.cli.files import Places, Refused, check_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,7 @@ def calibrate(recorded: tuple[Path, ...], out: Path, *, as_json: bool) -> None:
 
     answers: list[Outcome] = []
     for path in recorded:
+        check_target(str(out), Places(source=str(path)))
         try:
             with path.open(encoding="utf-8") as stream:
                 answers += read_answers(stream)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jev_engine.cli import options
-from jev_engine.cli.audit_open import protect_missed, wire
-from jev_engine.cli.files import Refused, check_target, write_session
+from jev_engine.cli.audit_open import protect_missed
+from jev_engine.cli.audit_write import audited, named_trail
+from jev_engine.cli.files import Places, Refused, check_target, write_session
 from jev_engine.cli.show import progress, warn
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ __all__ = ["compress"]
 @click.option("--dry-run", is_flag=True, help="Write and store nothing, even with -o.")
 @options.store_option
 @click.option(
-    "--audit", metavar="FILE", help="Append every decision to this trail; a pass the trail cannot take is not made."
+    "--audit",
+    metavar="FILE",
+    help="Append every decision to this trail; a pass the trail cannot take is not made.  [default: that of your "
+    "settings, where -o writes]",
 )
 @click.option("--regrets", metavar="TRAIL", help="Leave tools alone whose output was often missed, as this trail says.")
 @click.option("--all", "show_all", is_flag=True, help="Show every call of a long session.")
@@ -67,40 +71,34 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
     from jev_engine.cli import new_session, opening, report  # noqa: PLC0415  # rich and the engine, only when needed
 
     out, name = given["out"], _file(given)
+    is_dry = given["dry_run"] or (out is None and not given["new_session"])
+    trail = named_trail(given["audit"], is_dry=is_dry)
     config = _settings(given)
+    if trail is not None:
+        config = config.model_copy(update={"required_sinks": (*config.required_sinks, "jsonl")})
     if out == "-" and given["as_json"]:
         raise click.UsageError("--json and -o - both want standard output: write to a file, or leave one of them out.")
     opened = opening.open_session(name, given["host"], config, given["store"], given["judge"], given["endpoint"])
     read_only = opening.READ_ONLY if opened.adapter.is_read_only else None
     target = new_session.target_of(opened.adapter, name, out, beside=given["new_session"])
     out = out if target is None else target.path
+    places = Places(name, opened.store.path, trail)
     if out is not None:
         if read_only:
             raise Refused(f"-o {out}: {read_only} Leave out -o to see what would go.")
-        check_target(out, name, opened.store.path)
-    is_dry = out is None or given["dry_run"]
-    if given["regrets"]:
+        check_target(out, places)
+    if given["regrets"] is not None:
         protect_missed(opened.engine, given["regrets"])
-    if given["audit"]:
-        wire(opened.engine, given["audit"], opened.store, is_dry=is_dry)
-    with progress(f"Judging {len(opened.file.messages):,} messages"):
-        result = opening.wait_for(
-            opened.engine.compress(
-                opened.file.messages,
-                focus_topic=given["focus"],
-                force=given["force"],
-                host=opened.adapter.name,
-                goal=given["goal"],
-                dry_run=is_dry,
-            )
-        )
-    opening.warn_of_unmatched(result.transcript, given["protect"])
-    for message in (*result.stats.warnings, *result.stats.failures):
-        warn(message)
-    written, resume = (False, None) if out is None or is_dry else _write(opened, result, out, target)
+    said: list[str] = []
+    with audited(opened.engine.sinks, places, makes_store=not is_dry, said=said) as opened.engine.sinks:
+        result = _judge(opened, given, is_dry=is_dry)
+        said += result.stats.warnings
+        written, resume = (False, None) if out is None or is_dry else _write(opened, result, out, target)
     if given["as_json"]:
         told = to_json(result, is_dry_run=is_dry)
-        click.echo(json.dumps({**told, "resume": resume, "written_to": out} if resume else told))
+        click.echo(
+            json.dumps({**told, "written_to": out if written else None, **({"resume": resume} if resume else {})})
+        )
     else:
         ending = report.Ending(name, out, opened.store.path, is_dry, written, read_only, given["store"], resume)
         stream = sys.stderr if out == "-" else sys.stdout
@@ -110,19 +108,74 @@ def compress(ctx: click.Context, /, **given: Any) -> None:
         ctx.exit(1)
 
 
+def _judge(opened: Opened, given: dict[str, Any], *, is_dry: bool) -> CompressionResult:
+    from jev_engine.cli import opening  # noqa: PLC0415  # as above
+
+    with progress(f"Judging {len(opened.file.messages):,} messages"):
+        result = opening.wait_for(
+            opened.engine.compress(
+                opened.file.messages,
+                focus_topic=given["focus"],
+                force=given["force"],
+                host=opened.adapter.name,
+                goal=given["goal"],
+                dry_run=is_dry,
+                waits_for_host=True,
+            )
+        )
+    opening.warn_of_unmatched(result.transcript, given["protect"])
+    for message in (*result.stats.warnings, *result.stats.failures):
+        warn(message)
+    return result
+
+
 def _write(opened: Opened, result: CompressionResult, out: str, target: Target | None) -> tuple[bool, str | None]:
+    """As `_written`, and what came of it is told to the audit trail."""
+    fate = result.fate
+    if fate is None:
+        return _written(opened, result, out, target)
+    try:
+        done = _written(opened, result, out, target)
+    except BaseException:
+        fate.discarded("the shorter session could not be written")
+        raise
+    if done[0]:
+        fate.committed()
+    else:
+        fate.discarded("there was nothing to write")
+    return done
+
+
+def _written(opened: Opened, result: CompressionResult, out: str, target: Target | None) -> tuple[bool, str | None]:
     """Whether the session was written, and the command by which its host goes on with it; raises Refused."""
-    from jev_engine.cli.new_session import rewritten  # noqa: PLC0415  # as above
+    from jev_engine.cli.new_session import keep_spelling, rewritten  # noqa: PLC0415  # as above
 
     if result.outcome == "failed" or (target is not None and not target.is_named and not result.changed):
         return False, None  # another session of the same rows would help nobody
     if target is not None and result.changed:
         made = rewritten(opened, result, target.session)
-        write_session(opened.file.dump(made.rows), out)
+        _keep_originals(opened, target.session)  # and with it those of the session it came from
+        write_session(opened.file.dump(made.rows, made.index_map), out)
         return True, made.resume
-    # An unchanged session is written as it came, so that a script finds its file.
-    write_session(opened.file.dump(result.messages) if result.changed else opened.file.raw, out)
+    if not result.changed:
+        # Written as it came, so that a script finds its file.
+        write_session(opened.file.raw, out)
+        return True, None
+    keep_spelling(opened, result)
+    _keep_originals(opened, result.session)
+    write_session(opened.file.dump(result.messages, result.index_map), out)
     return True, None
+
+
+def _keep_originals(opened: Opened, session: str) -> None:
+    """What leads back from a file must last as long as the file does, which nobody can tell but the user."""
+    from jev_engine.cli.opening import wait_for  # noqa: PLC0415  # as above
+    from jev_engine.errors import StoreError  # noqa: PLC0415
+
+    try:
+        wait_for(opened.store.keep(session))
+    except StoreError as error:
+        warn(f"the originals will expire when they are unused for long: {error}")
 
 
 def _file(given: dict[str, Any]) -> str:
@@ -140,11 +193,9 @@ def _file(given: dict[str, Any]) -> str:
 
 def _settings(given: dict[str, Any]) -> EngineConfig:
     names = ("profile", "window", "protect", "privacy", "policy", "miss_cost", "keep_result", "keep_call")
-    required = ("jsonl",) if given["audit"] else None
-    config = options.make_settings(required_sinks=required, **{name: given[name] for name in names})
-    for name, policy in (("miss_cost", "worth"), ("keep_result", "threshold"), ("keep_call", "threshold")):
-        if given[name] is not None and config.policy != policy:
-            warn(f"--{name.replace('_', '-')} has no effect under --policy {config.policy}; it belongs to {policy}")
+    config = options.make_settings(**{name: given[name] for name in names})
+    for idle in options.idle_options(given, config.policy):
+        warn(idle)
     return config
 
 

@@ -14,6 +14,7 @@ import click
 from jev_engine.cli import options
 from jev_engine.cli.setup import find_host, given_options, option_option
 from jev_engine.cli.show import console_for, emit, plain
+from jev_engine.errors import ConfigError
 from jev_engine.hosts import Finding
 
 __all__ = ["doctor"]
@@ -27,11 +28,11 @@ STYLES = {"ok": "green", "note": "yellow", "bad": "bold red"}
 @click.command()
 @click.argument("host", required=False)
 @option_option
-@options.store_option
+@click.option("--store", type=click.Path(dir_okay=False), help="The store to look at, instead of your own.")
 @options.json_option
 @click.pass_context
 def doctor(ctx: click.Context, host: str | None, pairs: tuple[str, ...], store: str | None, as_json: bool) -> None:  # noqa: FBT001
-    """Check this installation: Python, packages, plugins, the store, and a small pass from end to end.
+    """Check this installation: Python, packages, settings, plugins, the store, and a small pass from end to end.
 
     With HOST (hermes, claude-code, gateway): is jev-engine in use there, and if not, why?
     Writes nothing. Ends with 1 where something has to be repaired.
@@ -46,7 +47,7 @@ def doctor(ctx: click.Context, host: str | None, pairs: tuple[str, ...], store: 
     from rich.text import Text  # noqa: PLC0415
 
     if host is None:
-        checks = [*python(), *packages(), *plugins(), *originals(store), *self_test()]
+        checks = [*python(), *packages(), *settings(), *plugins(), *originals(store), *self_test()]
     else:
         integration = find_host(host)
         checks = list(integration.doctor(given_options(integration, pairs)))
@@ -92,41 +93,70 @@ def packages() -> Iterator[Finding]:
         )
 
 
+def settings() -> Iterator[Finding]:
+    """The user's settings file, and whether a judge can be made of what it says."""
+    from jev_engine.judges.choose import make_judge  # noqa: PLC0415  # the engine, only where something is done
+    from jev_engine.settings import default_config_path  # noqa: PLC0415
+
+    path = default_config_path()
+    try:
+        found = options.user_settings()
+        make_judge(found.judge, found.endpoint)
+    except ConfigError as error:
+        is_named = error.setting not in ("judge", "endpoint") or str(path) in str(error)
+        yield Finding("settings", "bad", str(error) if is_named else f"{path}: {error}")
+        return
+    if not path.exists():
+        yield Finding("settings", "ok", f"the defaults; there is no {path}")
+        return
+    yield Finding("settings", "ok", f"{path} sets {', '.join(sorted(found.model_fields_set)) or 'nothing'}")
+
+
 def plugins() -> Iterator[Finding]:
     """Adapters, and plugins that work or do not."""
     from importlib import metadata  # noqa: PLC0415  # costs 20 ms
 
     from jev_engine.errors import JevEngineError  # noqa: PLC0415  # the engine, only where something is done
-    from jev_engine.plugins import GROUP, load_plugins  # noqa: PLC0415
+    from jev_engine.plugins import GROUP  # noqa: PLC0415
+    from jev_engine.settings import settings_to_read, user_plugins  # noqa: PLC0415
 
-    loaded = load_plugins()
+    loaded, left_out = user_plugins(), settings_to_read()[0].without_plugins
     for name in loaded.adapter_names():
         try:
             loaded.adapter(name)
         except (ImportError, JevEngineError) as error:
             yield Finding("adapter", "bad", f"{name} cannot be loaded: {error}; install jev-engine again")
     yield Finding("adapters", "ok", ", ".join(loaded.adapter_names()))
-    broken = {each.name for each in loaded.broken}
-    working = sorted(point.name for point in metadata.entry_points(group=GROUP) if point.name not in broken)
-    yield Finding("plugins", "ok", ", ".join(working) or "none installed")
+    idle = {each.name for each in loaded.broken} | {*left_out}
+    installed = {point.name for point in metadata.entry_points(group=GROUP)}
+    yield Finding("plugins", "ok", ", ".join(sorted(installed - idle)) or "none installed")
     for each in loaded.broken:
-        yield Finding("plugin", "note", f"{each.name} does not work and is left out: {each.reason}")
+        text = f"{each.name} does not work: {each.reason}; until it does, nothing is asked outside"
+        yield Finding("plugin", "bad", f"{text}. Mend or uninstall it, or name it in the setting `without_plugins`")
+    for name in left_out:
+        text = "left out, as your settings say" if name in installed else "not installed, and left out by your settings"
+        yield Finding("plugin", "note", f"{name}: {text}")
 
 
 def originals(store: str | None) -> Iterator[Finding]:
     """The store: where it is, whether it can be read, and who else may read it."""
     from jev_engine.cli.opening import wait_for  # noqa: PLC0415  # as the imports below
     from jev_engine.errors import StoreError  # noqa: PLC0415  # the engine, only where something is done
+    from jev_engine.settings import settings_to_read  # noqa: PLC0415
     from jev_engine.store.sqlite import SqliteStore  # noqa: PLC0415
 
-    path = SqliteStore(store).path
+    path = SqliteStore(store or settings_to_read()[0].store).path
     if not path.exists():
         yield Finding("store", "ok", f"{path} (made when something is stored for the first time)")
         return
     try:
-        wait_for(SqliteStore(path).known(["jx-none"]))
+        damage = wait_for(SqliteStore(path).check())
     except StoreError as error:
         yield Finding("store", "bad", str(error))
+        return
+    if damage:
+        remedy = "move it away, a new one is made; `jev-engine store export` saves what can still be read"
+        yield Finding("store", "bad", f"{path} is damaged ({damage[0]}): {remedy}")
         return
     yield Finding("store", "ok", f"{path}, {path.stat().st_size:,} bytes")
     mode = stat.S_IMODE(path.stat().st_mode)

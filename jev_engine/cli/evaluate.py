@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shlex
 import sys
+import tempfile
 import time
+import zlib
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +21,7 @@ from jev_engine.cli.files import Refused
 from jev_engine.errors import JevEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.text import Text
 
@@ -102,6 +106,7 @@ def evaluate(ctx: click.Context, /, **given: Any) -> None:
       jev-engine evaluate session.json --turns --arm "worth 5, miss_cost=8"
     """  # noqa: D301  # \b keeps click from wrapping the examples
     _check_extra()
+    _check_report(given["report"])
     if given["turns"]:
         _evaluate_turns(ctx, given)
         return
@@ -129,7 +134,8 @@ def _evaluate_turns(ctx: click.Context, given: dict[str, Any]) -> None:
     from jev_engine.cli.turns import finish, plan_turns, replay_file  # noqa: PLC0415
     from jev_engine.evaluate.turn_files import is_corpus  # noqa: PLC0415
 
-    plan = plan_turns(given)
+    with _corpus_named(given["corpus"]):
+        plan = plan_turns(given)
     replayed = _replay(ctx, plan) if is_corpus(plan.corpus) else replay_file(plan.corpus, plan)
     done = finish(replayed, plan)
     _give(done.tables, [], done.stamp, {**given, "show_all": True})
@@ -155,6 +161,20 @@ def _check_extra() -> None:
         names = " and ".join(missing)
         raise Refused(f"evaluate needs {names}, which {'is' if len(missing) == 1 else 'are'} not installed: "
                       "pip install 'jev-engine[evaluate]'")  # fmt: skip
+
+
+def _check_report(folder: Path | None) -> None:
+    """Make the folder of a report before the work, so that hours of it are not lost; raises Refused."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise Refused(
+            f"--report {folder}: nothing can be written there: {error.strerror}. Name another folder."
+        ) from None
 
 
 def _plan(given: dict[str, Any]) -> Plan:
@@ -188,6 +208,7 @@ def _outside(given: dict[str, Any]) -> Outside | None:
     """The judge that is to be asked; made once here, so that a wrong name, address or key is refused at once."""
     from jev_engine.evaluate.runs import Outside  # noqa: PLC0415
     from jev_engine.judges.choose import make_judge  # noqa: PLC0415
+    from jev_engine.settings import user_plugins  # noqa: PLC0415
 
     name = given["judge"]
     if name not in ("jev", "cascade") and "://" not in name:
@@ -198,6 +219,8 @@ def _outside(given: dict[str, Any]) -> Outside | None:
     outside = Outside(name, given["endpoint"], given["record"], given["replay"])
     try:
         make_judge(name, outside.endpoint, replay=outside.replay)
+        for redactor in user_plugins().redactors:
+            redactor("")  # a broken plugin stops what would be sent; here, not at each session
     except JevEngineError as error:
         raise Refused(f"--judge {name}: {error}") from None
     return outside
@@ -206,21 +229,33 @@ def _outside(given: dict[str, Any]) -> Outside | None:
 def _replay(ctx: click.Context, plan: Plan) -> list[dict[str, Any]]:
     import platformdirs  # noqa: PLC0415  # only where a cache is wanted
 
+    from jev_engine.evaluate.corpus import parse_session, read_lines  # noqa: PLC0415
     from jev_engine.evaluate.runs import replay_corpus  # noqa: PLC0415
 
     within = Path(platformdirs.user_cache_dir("jev-engine")) / "evaluate"
     progress = _Progress()
     try:
-        return replay_corpus(plan, within, progress)
+        with _corpus_named(plan.corpus):
+            parse_session(next(read_lines(plan.corpus), "null"))
+            return replay_corpus(plan, within, progress)
     except KeyboardInterrupt:
         click.echo(f"\nInterrupted: {progress.done} of {progress.total} sessions are finished and kept; "
                    "the same command goes on from there.", err=True)  # fmt: skip
         ctx.exit(INTERRUPTED)
-    except (ValueError, KeyError, TypeError, EOFError) as error:
-        shape = "one JSON object a line with `messages`, see docs/rebuild-a-corpus.md"
-        raise Refused(f"{plan.corpus.name} is not a corpus ({shape}): {type(error).__name__}: {error}") from None
     finally:
         progress.end()
+
+
+@contextmanager
+def _corpus_named(path: Path) -> Iterator[None]:
+    """Whatever shows inside that a file is no corpus is said as that; raises Refused."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        shape = "one session a line, as a JSON object with `messages`; see docs/rebuild-a-corpus.md"
+        raise Refused(
+            f"{path.name} is not a corpus ({shape}): {error}. One session of any other form is replayed with --turns."
+        ) from None
 
 
 class _Progress:

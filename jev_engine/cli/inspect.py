@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jev_engine.cli import options
-from jev_engine.cli.show import CallRow, call_table, console_for, emit, emit_facts, number, plain, progress, tally
+from jev_engine.cli.files import Refused
+from jev_engine.cli.show import (
+    CallRow,
+    call_table,
+    console_for,
+    emit,
+    emit_facts,
+    number,
+    plain,
+    progress,
+    several,
+    tally,
+)
 
 if TYPE_CHECKING:
     from jev_engine.cli.opening import Opened
@@ -48,6 +60,7 @@ def inspect(**given: Any) -> None:
       jev-engine inspect session.json --judge jev --show-request
     """  # noqa: D301  # \b keeps click from wrapping the examples
     from jev_engine.cli import opening  # noqa: PLC0415  # the engine, only where something is done
+    from jev_engine.errors import JudgeError  # noqa: PLC0415
     from jev_engine.judges import JudgeRequest  # noqa: PLC0415
     from jev_engine.judges.asked import plan_requests  # noqa: PLC0415
     from jev_engine.judges.choose import planned_by, preview  # noqa: PLC0415
@@ -62,7 +75,10 @@ def inspect(**given: Any) -> None:
         pins = seen.pins
         request = JudgeRequest(seen.transcript, pins.candidates, given["goal"], given["focus"], pins.rows, config)
         judge = opened.engine.judge
-        planned = plan_requests(request) if judge is None else planned_by(judge, request)
+        try:
+            planned = plan_requests(request) if judge is None else planned_by(judge, request)
+        except JudgeError as error:
+            raise Refused(str(error)) from None
     if given["show_request"]:
         if judge is None:
             raise click.UsageError("--show-request needs a judge that sends something: --judge jev, cascade or a URL.")
@@ -141,7 +157,7 @@ def _show(opened: Opened, seen: Pass, planned: list[PlannedRequest], *, show_all
     state = facts["state"]
     lines = [
         ("file", f"{opened.file.name}: {opened.adapter.name}, {CONTAINERS[opened.file.container]}"),
-        ("messages", f"{number(stats.messages_before)}, about {number(stats.tokens_before)} tokens"),
+        ("messages", f"{number(stats.messages_before)}, about {several(stats.tokens_before, 'token')}"),
         ("calls", f"{stats.calls:,}: {facts['candidates']:,} to be judged, {sum(stats.pinned.values()):,} pinned"),
     ]
     if stats.pinned:
@@ -149,10 +165,10 @@ def _show(opened: Opened, seen: Pass, planned: list[PlannedRequest], *, show_all
     if stats.odd:
         lines.append(("other rows", f"{tally(stats.odd)}; left as they are"))
     if planned:
-        parts = f"{state['windows']:,} part{'s' if state['windows'] != 1 else ''} (stage {state['stage']!r})"
+        parts = f"{several(state['windows'], 'part')} (stage {state['stage']!r})"
         lines.append(("an asker", f"would see {parts}, at most {number(state['tokens'])} tokens each,"))
-        requests = f"{state['requests']:,} request{'s' if state['requests'] != 1 else ''}"
-        lines.append(("", f"and would be asked about {state['asked']:,} calls in {requests}"))
+        asked, requests = several(state["asked"], "call"), several(state["requests"], "request")
+        lines.append(("", f"and would be asked about {asked} in {requests}"))
     lines.append(("sent", _sent(opened)))
     emit_facts(console, lines)
 

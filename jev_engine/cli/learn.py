@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from jev_engine.cli.files import Refused, read_session
+from jev_engine.cli.files import Refused
+from jev_engine.cli.reading import read_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -142,9 +143,9 @@ def _project_of(path: Path, memories: Memories, project: str | None) -> str:
 
 
 def _is_session(messages: list[Any]) -> bool:
-    from jev_engine.plugins import load_plugins  # noqa: PLC0415
+    from jev_engine.settings import user_plugins  # noqa: PLC0415
 
-    return load_plugins().sniff(messages) is not None
+    return user_plugins().sniff(messages) is not None
 
 
 def _name(path: Path, memories: Memories) -> str:
@@ -155,9 +156,9 @@ def _read(paths: Iterable[Path]) -> Iterator[Recording]:
     """The sessions in these files, one at a time: together they would not fit."""
     from jev_engine.errors import JevEngineError  # noqa: PLC0415
     from jev_engine.evaluate.learning import Recording  # noqa: PLC0415
-    from jev_engine.plugins import load_plugins  # noqa: PLC0415
+    from jev_engine.settings import user_plugins  # noqa: PLC0415
 
-    plugins = load_plugins()
+    plugins = user_plugins()
     for path in paths:
         messages = read_session(str(path)).messages
         adapter = plugins.sniff(messages)

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jev_engine.cli.files import Refused
-from jev_engine.cli.show import warn
+from jev_engine.cli.show import several, warn
 from jev_engine.errors import StoreError, UnknownAdapter
 from jev_engine.host import RowChange
-from jev_engine.plugins import load_plugins
 from jev_engine.rebuild import Rebuilt
+from jev_engine.settings import user_plugins
 from jev_engine.store.restore import record_pass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jev_engine.cli.opening import Opened
     from jev_engine.result import CompressionResult
 
-__all__ = ["Target", "choose_target", "latest_file", "rewritten", "target_of"]
+__all__ = ["Target", "choose_target", "keep_spelling", "latest_file", "rewritten", "target_of"]
 
 SUFFIX = ".jsonl"
 
@@ -37,7 +39,7 @@ def latest_file(host: str) -> str:
     """The session that was used last in this folder; raises Refused."""
     name = "claude-code" if host == "auto" else host
     try:
-        adapter = load_plugins().adapter(name)
+        adapter = user_plugins().adapter(name)
     except UnknownAdapter as error:
         raise Refused(str(error)) from None
     find = getattr(adapter, "latest_session", None)
@@ -79,22 +81,41 @@ def choose_target(source: str, out: str | None, *, beside: bool) -> Target | Non
 
 
 def rewritten(opened: Opened, result: CompressionResult, session: str) -> Any:
-    """What the host resumes from, with a record in the store by which the old session can be had back from it."""
+    """What the host resumes from, with a record in the store by which the old session can be had back from it.
+
+    Raises Refused.
+    """
     made = opened.adapter.new_session(opened.file.messages, result.messages, session)  # type: ignore[attr-defined]
     if made.thinking_removed:
         warn(
-            f"{made.thinking_removed} rows behind the first edit are without their thinking: the model that answered "
-            "last takes it with an unchanged history only"
+            f"{several(made.thinking_removed, 'row is without its', 'rows are without their')} thinking, behind the"
+            " first edit: the model that answered last takes it with an unchanged history only"
         )
-    changes = {
-        row: RowChange(row)
-        for row, target in enumerate(made.index_map)
-        if target is None or made.rows[target] is not opened.file.messages[row]
-    }
-    record = record_pass(session, opened.file.messages, Rebuilt(made.rows, changes, made.index_map), opened.adapter)
+    written = opened.file.unlike_restored(made.rows, made.index_map)
+    _save(opened, session, Rebuilt(made.rows, {}, made.index_map), written)
     try:
-        asyncio.run(opened.store.save_pass(record))
         asyncio.run(opened.store.link_session(session, result.session))
     except StoreError as error:
         raise Refused(f"the old session could not be recorded, so nothing was written: {error}") from None
     return made
+
+
+def keep_spelling(opened: Opened, result: CompressionResult) -> None:
+    """Record how the file wrote what leaves it, where that cannot be told from the shorter one; raises Refused."""
+    written = opened.file.unlike_restored(result.messages, result.index_map)
+    if written:
+        _save(opened, result.session, Rebuilt(result.messages, {}, result.index_map), written)
+
+
+def _save(opened: Opened, session: str, made: Rebuilt, written: Sequence[tuple[int, str, str]]) -> None:
+    rows = opened.file.messages
+    made.changes = {
+        row: RowChange(row)
+        for row, target in enumerate(made.index_map)
+        if target is None or made.messages[target] is not rows[row]
+    }
+    record = record_pass(session, rows, made, opened.adapter)._replace(written=written)
+    try:
+        asyncio.run(opened.store.save_pass(record))
+    except StoreError as error:
+        raise Refused(f"the old session could not be recorded, so nothing was written: {error}") from None

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import click
 
-from jev_engine.cli.files import Refused, SessionFile, read_session
+from jev_engine.cli.files import Refused
 from jev_engine.cli.options import protections
+from jev_engine.cli.reading import SessionFile, read_session
 from jev_engine.cli.show import plain, progress, warn
 from jev_engine.config import EngineConfig
 from jev_engine.engine import ContextEngine
@@ -20,7 +21,8 @@ from jev_engine.memory import Memories
 from jev_engine.memory import default_path as memory_path
 from jev_engine.passes import Pass
 from jev_engine.pinning import pin
-from jev_engine.plugins import Plugins, load_plugins
+from jev_engine.plugins import Plugins
+from jev_engine.settings import user_plugins
 from jev_engine.store.sqlite import SqliteStore
 from jev_engine.transcript import Transcript
 
@@ -55,9 +57,9 @@ def open_session(
     endpoint: str | None = None,
 ) -> Opened:
     """Read a file and find out its form; raises Refused, or BadParameter for a judge that is none."""
-    plugins = load_plugins()
+    plugins = user_plugins()
     for broken in plugins.broken:
-        warn(f"plugin {broken.name!r} does not work and was left out: {broken.reason}")
+        warn(f"plugin {broken.name!r} does not work: {broken.reason}; until it does, nothing is asked outside")
     with progress(f"Reading {name}"):
         file = read_session(name)
     adapter = _find_adapter(file, plugins, host)

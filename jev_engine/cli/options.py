@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from jev_engine.cli.show import warn
 
 if TYPE_CHECKING:
     from jev_engine.config import EngineConfig
+    from jev_engine.settings import UserSettings
 
 __all__ = [
+    "Amount",
+    "audit_option",
     "configured",
     "file_argument",
     "format_option",
+    "idle_options",
     "json_option",
     "judge_options",
     "make_settings",
     "setting_options",
     "store_option",
+    "user_settings",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Amount(click.FloatRange):
+    """A number in a range; neither infinity nor what is no number (NaN compares with nothing, and passes any bound)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; raises BadParameter."""
+        found: float = super().convert(value, param, ctx)
+        if not isfinite(found):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return found
+
 
 file_argument = click.argument("file", type=click.Path(allow_dash=True))
 format_option = click.option(
@@ -34,17 +55,43 @@ format_option = click.option(
 
 
 def configured(name: str) -> Callable[[], str | None]:
-    """The default of an option: what the user's own settings say, see `jev_engine.settings`."""
+    """The default of an option that says where something is: what the user's own settings say of it.
+
+    What is wrong with another setting is a warning, once.
+    """
 
     def default() -> str | None:
-        from jev_engine.settings import default_config_path, load_settings  # noqa: PLC0415  # pydantic costs 100 ms
+        from jev_engine.settings import settings_to_read  # noqa: PLC0415  # pydantic costs 100 ms
 
-        if not default_config_path().exists():
-            return None
-        value = getattr(load_settings(), name)
+        settings, fault = settings_to_read()
+        told = click.get_current_context().find_root().meta.setdefault(__name__, set())
+        if fault is not None and fault not in told:
+            told.add(fault)
+            warn(f"{fault}; here nothing else of your settings is read but where the originals are")
+        value = getattr(settings, name)
         return None if value is None else str(value)
 
     return default
+
+
+def user_settings(**given: Any) -> UserSettings:
+    """The user's own settings for a command that decides or sends something; raises ConfigError."""
+    from jev_engine.errors import ConfigError  # noqa: PLC0415  # pydantic costs 100 ms
+    from jev_engine.settings import load_settings, missing_file  # noqa: PLC0415
+
+    fault = missing_file()
+    if fault is not None:
+        raise ConfigError(fault)
+    return load_settings(**given)
+
+
+def _endpoint() -> str | None:
+    """The address of the settings, unless a judge was named here that has no use for it."""
+    context = click.get_current_context()
+    is_named = context.get_parameter_source("judge") is ParameterSource.COMMANDLINE
+    if is_named and context.params.get("judge") not in ("jev", "cascade"):
+        return None
+    return user_settings().endpoint
 
 
 store_option = click.option(
@@ -53,8 +100,15 @@ store_option = click.option(
     default=configured("store"),
     help="File that keeps the originals, instead of the one in your data folder.",
 )
+audit_option = click.option(
+    "--audit",
+    metavar="FILE",
+    help="Tell this audit trail of it.  [default: that of your settings]",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead, for scripts.")
 
+# To which policy a setting belongs.
+POLICY_OF = {"miss_cost": "worth", "keep_result": "threshold", "keep_call": "threshold"}
 # Settings by the option that sets them, where the names differ.
 OPTION_NAMES = {"window_tokens": "--window"}
 
@@ -82,7 +136,7 @@ SETTINGS = (
 JUDGE = (
     click.option(
         "--judge",
-        default=lambda: configured("judge")() or "local",
+        default=lambda: user_settings().judge,
         show_default="local",
         metavar="local|jev|cascade|URL",
         help="Who decides: this machine alone, Jev as well, or Jev where this machine is not sure. All but local send "
@@ -90,7 +144,7 @@ JUDGE = (
     ),
     click.option(
         "--endpoint",
-        default=configured("endpoint"),
+        default=_endpoint,
         metavar="NAME|URL",
         help="Where Jev is asked: typesafe, openrouter, openai-decisions or a URL.  [default: typesafe]",
     ),
@@ -119,16 +173,29 @@ def setting_options(function: F) -> F:
 def make_settings(*, window: int | None, protect: tuple[str, ...], **settings: Any) -> EngineConfig:
     """The settings: the user's own, and before them what was given; raises BadParameter, which names the option."""
     from jev_engine.errors import ConfigError  # noqa: PLC0415
-    from jev_engine.settings import load_settings  # noqa: PLC0415  # pydantic costs 100 ms
 
     guarded: dict[str, Any] = {name: patterns for name, patterns in protections(protect).items() if patterns}
     try:
-        return load_settings(window_tokens=window, **guarded, **settings).for_engine()
+        return user_settings(window_tokens=window, **guarded, **settings).for_engine()
     except ConfigError as error:
-        name = error.setting
-        option = OPTION_NAMES.get(name, "--" + name.replace("_", "-")) if name else None
-        message = str(error).removeprefix(f"{name} = ") if name else str(error)
-        raise click.BadParameter(message, param_hint=f"'{option}'" if option else None) from None
+        name, message = error.setting, str(error)
+        if name is None or not message.startswith(f"{name} = "):
+            raise  # the user's file is at fault, and the message begins with its name
+        option = OPTION_NAMES.get(name, "--" + name.replace("_", "-"))
+        raise click.BadParameter(message.removeprefix(f"{name} = "), param_hint=f"'{option}'") from None
+
+
+def idle_options(given: Mapping[str, Any], policy: str) -> list[str]:
+    """What to say of options that were given and mean nothing to a policy.
+
+    >>> idle_options({"miss_cost": 9.0, "keep_result": None}, "threshold")
+    ['--miss-cost has no effect under --policy threshold; it belongs to worth']
+    """
+    return [
+        f"--{name.replace('_', '-')} has no effect under --policy {policy}; it belongs to {its_own}"
+        for name, its_own in POLICY_OF.items()
+        if given.get(name) is not None and policy != its_own
+    ]
 
 
 def protections(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,18 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from jev_engine.cli.show import CallRow, call_table, console_for, emit, emit_facts, number, percent, plain, tally
+from jev_engine.cli.show import (
+    CallRow,
+    call_table,
+    console_for,
+    emit,
+    emit_facts,
+    number,
+    percent,
+    plain,
+    several,
+    tally,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,10 +113,11 @@ def _summary(console: Console, result: CompressionResult, ending: Ending) -> Non
         lines.append(("expected misses", f"{misses_of(stats.expected_misses)}{honest}"))
         if stats.break_even_calls is not None:
             calls = round(stats.break_even_calls)
-            when = f"after about {calls} more model call{'s' if calls != 1 else ''}" if calls else "at once"
+            when = f"after about {several(calls, 'more model call')}" if calls else "at once"
             lines.append(("pays off", f"{when}, counting the prompt cache that is written anew"))
-        where = "would go to" if ending.is_dry else "in"
-        lines.append(("originals", f"{where} {plain(str(ending.store))}"))
+        path = plain(str(ending.store))
+        until = "; they stay there until you take them out (jev-engine store) or it is full"
+        lines.append(("originals", f"would go to {path}" if ending.is_dry else f"in {path}{until}"))
     emit(console, head)
     emit_facts(console, lines)
     emit(console, "")
@@ -125,6 +137,9 @@ def last_line(result: CompressionResult, ending: Ending) -> str:
     out = plain(ending.out or "OUT")
     if result.outcome == "failed":
         return "Nothing was written."
+    if ending.written and ending.out == "-":
+        how = "" if result.changed else ", unchanged"
+        return f"Written to standard output{how}." + (f" To go on with it: {ending.resume}." if ending.resume else "")
     if ending.written and not result.changed:
         return f"Written to {out}, unchanged."
     if ending.written:

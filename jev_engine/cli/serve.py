@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from jev_engine.cli.options import Amount
+
 __all__ = ["serve"]
 
 ROUTES = ("compact", "tool", "status")
@@ -18,7 +20,10 @@ ROUTES = ("compact", "tool", "status")
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port on 127.0.0.1.  [default: 47180, or any free one]")
 @click.option(
-    "--idle", type=float, metavar="SECONDS", help="End after so long without a request; 0: never.  [default: 1800]"
+    "--idle",
+    type=Amount(min=0),
+    metavar="SECONDS",
+    help="End after so long without a request; 0: never.  [default: 1800]",
 )
 @click.option("--ensure", "action", flag_value="ensure", help="Start one in the background unless one runs; say where.")
 @click.option(

@@ -13,7 +13,7 @@ import click
 
 from jev_engine.cli import options
 from jev_engine.cli.files import Refused
-from jev_engine.cli.show import plain, warn
+from jev_engine.cli.show import plain, several, warn
 
 if TYPE_CHECKING:
     from jev_engine.hosts import Carried, Change, HostIntegration, Plan
@@ -55,14 +55,14 @@ def given_options(integration: HostIntegration, pairs: Sequence[str]) -> dict[st
 def find_host(name: str) -> HostIntegration:
     """The host of that name, plugins included; raises Refused."""
     from jev_engine.errors import UnknownAdapter  # noqa: PLC0415  # as below: only where something is done
-    from jev_engine.plugins import load_plugins  # noqa: PLC0415
+    from jev_engine.settings import user_plugins  # noqa: PLC0415
 
-    plugins = load_plugins()
+    plugins = user_plugins()
     try:
         return plugins.host(name)
     except UnknownAdapter as error:
         for broken in plugins.broken:
-            warn(f"plugin {broken.name!r} does not work and was left out: {broken.reason}")
+            warn(f"plugin {broken.name!r} does not work: {broken.reason}")
         raise Refused(str(error)) from None
 
 
@@ -135,7 +135,7 @@ def _show_end(due: Sequence[Change], carried: Carried, notes: Sequence[str], *, 
     for path in carried.backups:
         click.echo(f"backup   {plain(str(path))}")
     if is_written:
-        click.echo(f"Written: {len(carried.changed)} files.")
+        click.echo(f"Written: {several(len(carried.changed), 'file')}.")
     elif due:
         click.echo("Nothing was written.")
     for note in notes:

@@ -32,6 +32,7 @@ __all__ = [
     "percent",
     "plain",
     "progress",
+    "several",
     "tally",
     "warn",
 ]
@@ -40,8 +41,10 @@ __all__ = [
 PIPED_COLUMNS = 100
 # Beyond this a table is easier to read narrow.
 WIDEST_COLUMNS = 150
-# Below the first, reasons are cut instead of wrapped; below the second they go, so that the tools stay readable.
-NARROW_COLUMNS, NARROWEST_COLUMNS = 90, 70
+# Below this, reasons are cut instead of wrapped.
+NARROW_COLUMNS = 90
+# A column goes where the table is narrower, so that the others stay readable; those not named here always stand.
+LEAST_COLUMNS = {"Reason": 70, "Age": 54, "P(needed)": 54, "Tokens": 54, "Size": 36, "Tool": 24}
 NARROW_REASON_COLUMNS = 12
 # Below this a path is shown by its last two parts, so that its end is not cut off.
 SHORT_PATH_COLUMNS = 110
@@ -71,6 +74,15 @@ def warn(message: str) -> None:
 def number(value: float) -> str:
     """A whole number with thousands marked."""
     return f"{value:,.0f}"
+
+
+def several(count: int, one: str, many: str | None = None) -> str:
+    """So many of something: `many` where its plural is more than an s.
+
+    >>> several(1, "marker is", "markers are"), several(2_000, "call")
+    ('1 marker is', '2,000 calls')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def percent(share: float) -> str:
@@ -183,25 +195,28 @@ def call_table(sections: Iterable[Iterable[CallRow]], console: Console, *, with_
     is_narrow = width < NARROW_COLUMNS
     gap = 1 if is_narrow else 2
     table = Table(box=box.SIMPLE_HEAD, width=width, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    table.add_column("Call", no_wrap=True)
-    table.add_column("Tool", ratio=1, no_wrap=True, overflow="ellipsis")
-    for name in ("Age", "Size", "P(needed)") if with_judgement else ("Age", "Size", "Tokens"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Action" if with_judgement else "State", no_wrap=True)
-    if width >= NARROWEST_COLUMNS:
-        most = NARROW_REASON_COLUMNS if is_narrow else width // 4
-        table.add_column("Reason", max_width=most, no_wrap=is_narrow, overflow="ellipsis" if is_narrow else "fold")
+    third, what = ("P(needed)", "Action") if with_judgement else ("Tokens", "State")
+    names = ("Call", "Tool", "Age", "Size", third, what, "Reason")
+    shown = [name for name in names if width >= LEAST_COLUMNS.get(name, 0)]
+    for name in shown:
+        if name == "Tool":
+            table.add_column(name, ratio=1, no_wrap=True, overflow="ellipsis")
+        elif name == "Reason":
+            most = NARROW_REASON_COLUMNS if is_narrow else width // 4
+            table.add_column(name, max_width=most, no_wrap=is_narrow, overflow="ellipsis" if is_narrow else "fold")
+        else:
+            table.add_column(name, justify="left" if name in ("Call", what) else "right", no_wrap=True)
     for section in sections:
         for row in section:
             call = row.call
             tool = Text(plain(call.tool) or "(no name)")
             tool.append(" " + hint(call, short_path=width < SHORT_PATH_COLUMNS), style="dim")
             size = number(len(call.result)) if call.result is not None else "open"
-            third = "" if row.p_needed is None else percent(row.p_needed)
-            if not with_judgement:
-                third = number(call.tokens)
-            cells = [Text(call.label), tool, Text(number(row.age)), Text(size), Text(third)]
+            needed = "" if row.p_needed is None else percent(row.p_needed)
+            cells = [Text(call.label), tool, Text(number(row.age)), Text(size)]
+            cells.append(Text(needed if with_judgement else number(call.tokens)))
             cells += [Text(row.action, style=STYLES.get(row.action, "")), Text(plain(row.reason))]
-            table.add_row(*cells[: len(table.columns)], style="dim" if row.action == "pinned" else None)
+            by_name = dict(zip(names, cells, strict=True))
+            table.add_row(*[by_name[name] for name in shown], style="dim" if row.action == "pinned" else None)
         table.add_section()
     return table

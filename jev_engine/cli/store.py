@@ -14,7 +14,7 @@ import click
 
 from jev_engine.cli import options
 from jev_engine.cli.files import Refused
-from jev_engine.cli.show import console_for, emit, emit_facts, number, plain
+from jev_engine.cli.show import console_for, emit, emit_facts, number, plain, several
 
 if TYPE_CHECKING:
     from jev_engine.store.limits import Pruned
@@ -59,14 +59,16 @@ def stats(session: str | None, store: str | None, *, as_json: bool) -> None:
 
 @store.command()
 @click.option("--dry-run", is_flag=True, help="Only tell what would go.")
-@click.option("--max-age-days", type=click.FloatRange(min=0), metavar="DAYS",
-              help="Sessions unused for longer go.  [default: 30]")  # fmt: skip
+@click.option("--max-age-days", type=options.Amount(min=0), metavar="DAYS",
+              help="Sessions unused for longer go, kept ones too.  [default: 30, without kept ones]")  # fmt: skip
 @options.store_option
 @options.json_option
 def prune(*, dry_run: bool, max_age_days: float | None, store: str | None, as_json: bool) -> None:
     """Take out what the limits no longer allow, and give the room back to the disk.
 
-    This happens by itself too, at most once an hour. What sessions in use have left out of their history stays.
+    Sessions unused for 30 days go, then the longest unused where the file has reached its size. Passes, restoring and
+    expanding are uses. What `compress -o` wrote is kept: it goes by its age only if --max-age-days is given. This
+    happens by itself too, at most once an hour. What sessions in use have left out of their history stays.
 
     \b
     Examples:
@@ -76,7 +78,8 @@ def prune(*, dry_run: bool, max_age_days: float | None, store: str | None, as_js
     from jev_engine.store.limits import Limits  # noqa: PLC0415  # the store, only where something is done
 
     limits = Limits() if max_age_days is None else Limits(max_age_days=max_age_days)
-    found = _wait(lambda originals: originals.prune(is_dry_run=dry_run), store, limits)
+    how = {"is_dry_run": dry_run, "takes_kept": max_age_days is not None}
+    found = _wait(lambda originals: originals.prune(**how), store, limits)
     _tell(found, "would go" if dry_run else "gone", as_json=as_json)
 
 
@@ -88,6 +91,9 @@ def prune(*, dry_run: bool, max_age_days: float | None, store: str | None, as_js
 def purge(session: str, *, yes: bool, store: str | None, as_json: bool) -> None:
     """Forget a session: its originals are out of the file, and its shortened history cannot be restored.
 
+    Sessions that nobody named and that began with the same three messages share a name, and go together: the question
+    says from when the originals are.
+
     \b
     Examples:
       jev-engine store purge --session session-0123456789abcdef
@@ -95,8 +101,11 @@ def purge(session: str, *, yes: bool, store: str | None, as_json: bool) -> None:
     """  # noqa: D301
     held = _wait(lambda originals: originals.stats(session), store)
     if not yes:
-        what = f"{held.originals:,} originals and {held.passes:,} passes of {plain(session)!r}"
-        click.confirm(f"Forget {what}? Nothing brings them back.", abort=True, err=True)
+        passes = several(held.passes, "pass", "passes")
+        what = f"{several(held.originals, 'original')} and {passes} of {plain(session)!r}"
+        since, until = (_day(time) for each in held.sessions for time in (each.since, each.used_at))
+        when = f"from {since}" if since == until else f"from {since} to {until}"
+        click.confirm(f"Forget {what}, {when}? Nothing brings them back.", abort=True, err=True)
     _tell(_wait(lambda originals: originals.purge(session), store), "gone", as_json=as_json)
 
 
@@ -133,9 +142,12 @@ def export(out: Path, session: str | None, store: str | None, *, as_json: bool) 
     if as_json:
         click.echo(json.dumps({"out": str(out), "originals": count, "unreadable": missing}))
     else:
-        click.echo(
-            f"{count:,} originals written to {plain(str(out))}.{f' {missing:,} cannot be read.' if missing else ''}"
-        )
+        unread = f" {missing:,} cannot be read." if missing else ""
+        click.echo(f"{several(count, 'original')} written to {plain(str(out))}.{unread}")
+
+
+def _day(time: int) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}"
 
 
 def _write(stream: Any, row: dict[str, Any]) -> None:
@@ -160,7 +172,8 @@ def _tell(found: Pruned, what: str, *, as_json: bool) -> None:
         click.echo(json.dumps(found._asdict()))
         return
     click.echo(
-        f"{found.originals:,} originals, {found.passes:,} passes, {found.sessions:,} sessions {what}; "
+        f"{several(found.originals, 'original')}, {several(found.passes, 'pass', 'passes')},"
+        f" {several(found.sessions, 'session')} {what}; "
         f"{found.freed_bytes / 1e6:,.1f} MB."
     )
 
@@ -185,7 +198,7 @@ def _show_stats(found: Stats) -> None:
     for name in ("Originals", "Characters", "Passes", "Last used"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in found.sessions[:SHOWN_SESSIONS]:
-        used = f"{datetime.fromtimestamp(each.used_at, UTC):%Y-%m-%d %H:%M} UTC"
+        used = f"{datetime.fromtimestamp(each.used_at, UTC):%Y-%m-%d %H:%M} UTC{', kept' if each.is_kept else ''}"
         table.add_row(Text(plain(each.name)), number(each.originals), number(each.chars), number(each.passes), used)
     emit(console, table)
     if len(found.sessions) > SHOWN_SESSIONS:

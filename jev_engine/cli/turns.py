@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jev_engine.cli.files import Refused, read_session
+from jev_engine.cli.files import Refused
+from jev_engine.cli.reading import read_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,10 +65,10 @@ def replay_file(path: Path, plan: Plan) -> list[dict[str, Any]]:
     from jev_engine.evaluate.turn_files import session_from  # noqa: PLC0415
     from jev_engine.evaluate.turns import replay_turns  # noqa: PLC0415
     from jev_engine.evaluate.vocabulary import load_vocabulary  # noqa: PLC0415
-    from jev_engine.plugins import load_plugins  # noqa: PLC0415
+    from jev_engine.settings import user_plugins  # noqa: PLC0415
 
     file = read_session(str(path))
-    adapter = load_plugins().sniff(file.messages)
+    adapter = user_plugins().sniff(file.messages)
     if adapter is None:
         raise Refused(f"{file.name} is neither a corpus (JSON lines with `messages` and `id`) nor a known session")
     turns = _turns(plan)

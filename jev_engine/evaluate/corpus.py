@@ -132,8 +132,16 @@ def read_sessions(path: Path) -> Iterator[Session]:
 
 
 def parse_session(line: str, name: str = "") -> Session:
-    """The session of one line of a corpus file; `name` is used where the line has no id."""
+    """The session of one line of a corpus file; `name` is used where the line has no id.
+
+    Raises ValueError or TypeError for what is no session.
+    """
     record = json.loads(line)
+    if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+        raise TypeError("a line is no object with a list of `messages`")
+    for place, message in enumerate(record["messages"], 1):
+        if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
+            raise TypeError(f"message {place} of a session is no object with a text as its `content`")
     known = record.get("id") or record.get("session") or name
     return Session(str(known), record.get("source") or "unknown", record.get("harness") or "", record["messages"])
 

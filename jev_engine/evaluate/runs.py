@@ -28,6 +28,7 @@ from jev_engine.evaluate.turns import Turns, replay_turns
 from jev_engine.evaluate.vocabulary import Vocabulary, count_vocabulary, load_vocabulary, save_vocabulary
 from jev_engine.judges import Judge
 from jev_engine.judges.choose import make_judge
+from jev_engine.settings import user_plugins
 
 if TYPE_CHECKING:
     from jev_engine.evaluate.fold_models import FoldModels
@@ -245,7 +246,10 @@ def _start(plan: Plan, vocabulary: Vocabulary, corpus: str) -> None:
 
 
 def _judge_of(outside: Outside) -> Judge | None:
-    return make_judge(outside.judge, outside.endpoint, record=outside.record, replay=outside.replay)
+    redactors = user_plugins().redactors
+    return make_judge(
+        outside.judge, outside.endpoint, redactors=redactors, record=outside.record, replay=outside.replay
+    )
 
 
 @cache

@@ -5,6 +5,7 @@ An answer that is none costs the judge that unit, and no other; a verdict that i
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from types import NoneType
@@ -58,14 +59,15 @@ def usable(verdict: Any, asked: Sequence[ToolCall]) -> Verdict:
     answers = getattr(verdict, "answers", None)
     if not isinstance(verdict, Verdict) or not isinstance(answers, Mapping):
         raise BadAnswer(f"a judge returns a Verdict with answers by unit key, not {type(verdict).__name__}")
+    taken: Verdict = copy.copy(verdict)  # a judge may give the same one again
     blank, faults = Verdict(), []
     for name, kinds in KINDS.items():
-        if not isinstance(getattr(verdict, name, None), kinds):
+        if not isinstance(getattr(taken, name, None), kinds):
             faults.append(f"BadAnswer: {name} of the verdict is of another type")
-            setattr(verdict, name, getattr(blank, name))
-    verdict.failures = [str(each) for each in verdict.failures]
-    verdict.warnings = [str(each) for each in verdict.warnings]
-    odd, verdict.answers = 0, {}
+            setattr(taken, name, getattr(blank, name))
+    taken.failures = [str(each) for each in taken.failures]
+    taken.warnings = [str(each) for each in taken.warnings]
+    odd, taken.answers = 0, {}
     for call in asked:
         given = answers.get(call.key)
         if given is None:
@@ -74,14 +76,16 @@ def usable(verdict: Any, asked: Sequence[ToolCall]) -> Verdict:
         if read is None:
             odd += 1
         else:
-            verdict.answers[call.key] = read
+            taken.answers[call.key] = read
     if odd:
-        faults.append(f"BadAnswer: {odd:,} answers are no RawAnswer(p_call, p_result), each 0 to 1 or None")
-    open_units = len(asked) - verdict.hidden - verdict.settled
-    if open_units > 0 and not (odd or verdict.failures) and all(a.p_result is None for a in verdict.answers.values()):
-        faults.append(f"BadAnswer: no usable answer about any of {open_units:,} results that were asked about")
-    verdict.failures += faults
-    return verdict
+        faults.append(
+            f"BadAnswer: not usable: {odd:,} of {len(asked):,}; an answer is RawAnswer(p_call, p_result), each 0 to 1"
+        )
+    open_units = len(asked) - taken.hidden - taken.settled
+    if open_units > 0 and not (odd or taken.failures) and all(a.p_result is None for a in taken.answers.values()):
+        faults.append(f"BadAnswer: not one usable answer; asked about: {open_units:,}")
+    taken.failures += faults
+    return taken
 
 
 def _read(given: Any) -> RawAnswer | None:
@@ -99,5 +103,6 @@ def _read(given: Any) -> RawAnswer | None:
 
 
 def _is_probability(value: Any) -> bool:
-    # Not a number compares with nothing, so it fails here too.
-    return isinstance(value, float | Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
+    # Not a number compares with nothing, so it fails here too. Nearly all are plain floats, and told by a look.
+    is_number = value.__class__ is float or (isinstance(value, Real) and not isinstance(value, bool))
+    return is_number and 0.0 <= float(value) <= 1.0

@@ -17,6 +17,7 @@ from jev_engine.recall.ranking import pick_terms
 from jev_engine.recall.terms import terms_of
 from jev_engine.store import OriginalStore
 from jev_engine.store.expand import EXPAND_TOOL, tool_schema
+from jev_engine.store.prompt import prompt
 
 __all__ = ["HITS", "SEARCH_TOOL", "WINDOW_CHARS", "Found", "Hit", "search", "search_tool_schema", "window_of"]
 
@@ -87,6 +88,7 @@ async def search(
     A store that cannot be read is an answer too; an original that cannot be read is left out.
     """
     try:
+        store = prompt(store)
         ranking = await store.rank(session, query, limit)
         hits = []
         for match in ranking.matches:

@@ -18,14 +18,14 @@ from typing import Any, Protocol
 
 from jev_engine.config import EngineConfig
 from jev_engine.engine import ContextEngine
-from jev_engine.errors import JevEngineError, StoreError, UnknownAdapter
+from jev_engine.errors import ConfigError, JevEngineError, StoreError, UnknownAdapter
 from jev_engine.host import Adapter
 from jev_engine.recall.search import search
 from jev_engine.result import CompressionResult, Fate
 from jev_engine.serve.answers import Verdict, answer_of, chars_of, failure, verdict_of
 from jev_engine.serve.pool import SessionPool
 from jev_engine.sessions import Session
-from jev_engine.settings import UserSettings, default_config_path, load_settings, open_engine
+from jev_engine.settings import UserSettings, default_config_path, load_settings, open_engine, settings_to_read
 from jev_engine.store import OriginalStore
 from jev_engine.store.expand import PAGE_CHARS, expand
 from jev_engine.store.sqlite import SqliteStore
@@ -122,6 +122,13 @@ class Desk:
             self._engines.move_to_end(known)
             return engine
 
+    def _engine_to_read(self, given: Mapping[str, Any]) -> ContextEngine:
+        """As `engine_of`; where the settings make none, one that reads what is stored: a slip hides no original."""
+        try:
+            return self.engine_of(given)
+        except ConfigError:
+            return open_engine(settings_to_read()[0].model_copy(update={"audit": None}))
+
     def compact(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """One pass over a conversation; every fault is an answer that leaves it to the host's own summariser."""
         try:
@@ -212,7 +219,7 @@ class Desk:
             return {"text": f"[jev-engine: {type(error).__name__}: {error}]", "error": True}
 
     def _tool(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        engine = self.engine_of(given)
+        engine = self._engine_to_read(given)
         asked = given["input"]
         if given["tool"] == "search":
             owner, query = _owner_of(engine, given), str(asked.get("query", ""))

@@ -1,6 +1,7 @@
 """Where originals live once they have left a history.
 
 A store is any object with these members; `jev_engine.testing.check_store` tells whether it keeps the contract.
+A pass waits for each answer of a store as long as its `deadline_seconds` say, 10 where it has none.
 """
 
 from __future__ import annotations
@@ -46,6 +47,17 @@ class PassRecord(NamedTuple):
     """Rows of the input that left the history, ascending."""
     originals: Mapping[int, Any]
     """Rows of the input that were changed or removed, as plain JSON values."""
+    written: Sequence[tuple[int, str, str]] = ()
+    """Rows of the input as their file wrote them, where writing them anew would not: row, the text before it, its text.
+
+    A store may give the triples back as lists.
+    """
+
+    def origins(self, count: int) -> list[int | None]:
+        """For each of `count` rows before the pass its row after it; None for those that were removed."""
+        removed = set(self.removed)
+        kept = iter(range(count))
+        return [None if row in removed else next(kept) for row in range(count)]
 
     def __repr__(self) -> str:
         return f"<PassRecord {self.rows_in} rows to {self.rows_out}, {len(self.originals)} kept as they were>"
@@ -83,7 +95,10 @@ class OriginalStore(Protocol):
     """Keeps originals by reference, what each pass did, and the ledger of each session."""
 
     def reference(self, session: str, key: str) -> str:
-        """The reference of a unit: the same for the same session and key, and not to be guessed from another one."""
+        """The reference of a unit: the same for the same session and key, and not to be guessed from another one.
+
+        A pass calls it in a worker thread, and only for what is about to be saved.
+        """
         ...
 
     async def save(self, originals: Sequence[Original]) -> set[str]:

@@ -27,8 +27,10 @@ HEADROOM_SHARE = 0.05
 """The file may grow this far beyond its limit while room is being made: deleting from the index writes first."""
 
 REMEDIES = {
-    "SQLITE_FULL": "the disk is full, or the limit max_total_bytes is reached: free space, run"
-    " `jev-engine store prune`, or raise max_total_bytes",
+    "SQLITE_FULL": "the disk is full, or the limit max_total_bytes is reached: free space on the disk first (taking"
+    " originals out needs some too), then run `jev-engine store prune`, or raise max_total_bytes",
+    "SQLITE_IOERR": "the disk is full or fails: free space on it first (taking originals out needs some too), or move"
+    " the file to another disk and name it with --store (in code: SqliteStore(path))",
     "SQLITE_BUSY": "another process holds it: let that end, or raise busy_seconds",
     "SQLITE_LOCKED": "another process holds it: let that end, or raise busy_seconds",
     "SQLITE_READONLY": "it cannot be written: check the folder's permissions, or name another file with --store"
@@ -38,6 +40,8 @@ REMEDIES = {
     "SQLITE_NOTADB": "it is no store: name another file with --store (in code: SqliteStore(path))",
     "SQLITE_TOOBIG": "a text is larger than SQLite takes: lower max_text_bytes",
 }
+UNWRITABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR")
+"""What reading ends with where nothing can be written beside the file: no permission, or a full disk."""
 ELSE = "check the folder's permissions and free space"
 
 
@@ -106,7 +110,7 @@ class Database:
                 if not schema.is_older(db):
                     return work(db)
         except sqlite3.OperationalError as error:
-            if _kind(error) not in ("SQLITE_CANTOPEN", "SQLITE_READONLY") or not self._is_at_rest():
+            if _kind(error) not in UNWRITABLE or not self._is_at_rest():
                 raise
             with self._open(write=False, free=free, is_immutable=True) as db:
                 return work(db)
@@ -124,8 +128,9 @@ class Database:
         os.close(descriptor)
 
     def _is_at_rest(self) -> bool:
-        """No write-ahead log lies beside the file: on a disk that cannot be written, it is all there is."""
-        return not Path(f"{self.path}-wal").exists()
+        """Nothing is in a write-ahead log beside the file: on a disk that cannot be written, it is all there is."""
+        log = Path(f"{self.path}-wal")
+        return not log.exists() or not log.stat().st_size
 
     def connect(self, *, is_immutable: bool = False) -> sqlite3.Connection:
         """A connection that may be handed from thread to thread, used by one at a time."""
@@ -137,6 +142,7 @@ class Database:
     @contextmanager
     def _open(self, *, write: bool, free: bool, is_immutable: bool = False) -> Iterator[sqlite3.Connection]:
         with closing(self.connect(is_immutable=is_immutable)) as db:
+            schema.check_owner(db, self.path)
             if write:
                 db.execute("PRAGMA journal_mode = WAL")
                 if not free:
@@ -222,6 +228,7 @@ class Held:
             self.close()
             self._db = self._database.connect()
             self._file = file
+            schema.check_owner(self._db, self._database.path)
             self._db.execute("PRAGMA journal_mode = WAL")
         return self._db
 

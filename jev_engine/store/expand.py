@@ -10,7 +10,9 @@ import re
 from typing import Any, Literal, NamedTuple
 
 from jev_engine.errors import OriginalExpired, OriginalNotFound, OriginalUnreadable, StoreError
+from jev_engine.markers import WRAPPER
 from jev_engine.store import OriginalStore
+from jev_engine.store.prompt import prompt
 
 __all__ = [
     "EXPAND_TOOL",
@@ -19,6 +21,7 @@ __all__ = [
     "expand",
     "expand_tool_schema",
     "expanded_reference",
+    "is_page_of",
 ]
 
 EXPAND_TOOL = "jev_expand"
@@ -98,7 +101,7 @@ async def expand(
     answers in plain English. A page that would end within a surrogate pair ends before it.
     """
     try:
-        text = (await store.read(reference, session=session)).text
+        text = (await prompt(store).read(reference, session=session)).text
     except OriginalNotFound:
         return _answer(
             "unknown", reference, "No original goes by this id in this session. Copy the id from its marker."
@@ -153,6 +156,13 @@ def _answer(status: Literal["unknown", "expired", "unreadable", "failed"], refer
     """An answer without a page; of an id that is none of ours only what is harmless is repeated."""
     name = "".join(sign for sign in reference[:LONGEST_ID] if sign.isascii() and sign.isprintable())
     return Expanded(status, reference, "", 0, 0, None, f"{ANSWER_OPEN}{name!r}: {why}]")
+
+
+def is_page_of(text: str, original: str) -> bool:
+    """Whether a result is a page of that original: all it says before the note stands there in one piece."""
+    page = text[: text.rfind(NOTE_OPEN)]
+    opening = WRAPPER.match(page)
+    return page in original or (opening is not None and page[opening.end() :].lstrip("\n") in original)
 
 
 def expanded_reference(text: str) -> str | None:

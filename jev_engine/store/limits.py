@@ -1,7 +1,8 @@
 """How much is kept and how long, and how it goes: by age first, then the longest unused.
 
-A session that is in use keeps whatever its ledger names, because markers in its history point there. What goes leaves
-its reference behind, so that it reads as expired; only a purge forgets that too.
+A session that is in use keeps whatever its ledger names, because markers in its history point there, and everything
+where nobody saved a ledger for it. One from which a session in use has sprung is in use too. What goes leaves its
+reference behind, so that it reads as expired; only a purge forgets that too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from jev_engine.store import MESSAGE_TOOL, index
 
-__all__ = ["Limits", "Pruned", "is_due", "prune", "purge", "room_for", "used_bytes"]
+__all__ = ["Limits", "Pruned", "is_due", "keep", "prune", "purge", "room_for", "used_bytes"]
 
 DAY = 86_400
 PRUNE_SECONDS = 3_600
@@ -25,15 +26,25 @@ TARGET_SHARE = 0.9
 """A limit that was reached is undercut by a tenth, so that not every save has to make room."""
 TOMBSTONE_DAYS = 365
 """References of what expired are kept this long, about 60 bytes each."""
+KEPT = "kept "
+"""Begins the name, in the table of single values, of what notes that a session does not expire by age."""
+IN_USE = f"""
+WITH RECURSIVE live (number) AS (
+    SELECT number FROM sessions WHERE used_at >= :since
+    UNION SELECT number FROM sessions JOIN meta ON meta.name = '{KEPT}' || number WHERE :keeps
+    UNION SELECT parent FROM sessions JOIN live USING (number) WHERE parent IS NOT NULL
+)"""  # noqa: S608  # a constant
+"""Numbers of sessions that are in use: used since a time, kept where that counts, or the origin of such a one."""
 PURGE_CHUNK = 500
 """Originals that go at a time: question marks of one statement, as `rows.CHUNK`."""
 
 
 class Limits(NamedTuple):
-    """What a store keeps. Days count from the last use: a pass, a saved ledger, a link."""
+    """What a store keeps. Days count from the last use: a pass, a saved ledger, a link, an original that is read."""
 
     max_age_days: float = 30
-    """Sessions unused for longer go; in the others, originals older than this that their ledger does not name."""
+    """Sessions unused for longer go, if they are not kept (`SqliteStore.keep`); in the others, originals older than
+    this that their ledger does not name."""
     max_originals: int = 200_000
     """Twice the number at which reading and searching were measured [benchmarks/store.py]."""
     max_total_bytes: int = 4 << 30
@@ -82,11 +93,21 @@ def is_due(db: sqlite3.Connection, now: float) -> bool:
     return True
 
 
-def prune(db: sqlite3.Connection, limits: Limits, now: float, *, count: int = 0, size: int = 0) -> Pruned:
-    """Take out what the limits no longer allow, and make room for so many originals of so many bytes more."""
+def keep(db: sqlite3.Connection, session: int) -> None:
+    """Note that a session does not expire by age."""
+    db.execute("INSERT OR IGNORE INTO meta VALUES (?, '')", (f"{KEPT}{session}",))
+
+
+def prune(
+    db: sqlite3.Connection, limits: Limits, now: float, *, count: int = 0, size: int = 0, takes_kept: bool = False
+) -> Pruned:
+    """Take out what the limits no longer allow, and make room for so many originals of so many bytes more.
+
+    `takes_kept`: the limit of age counts for kept sessions too.
+    """
     before, counts_before = used_bytes(db), _counts(db)
     oldest = now - limits.max_age_days * DAY
-    for (session,) in db.execute("SELECT number FROM sessions WHERE used_at > 0 AND used_at < ?", (oldest,)).fetchall():
+    for session in _unused(db, oldest, keeps=not takes_kept):
         _expire_session(db, session, now)
     _expire_unnamed(db, oldest, now)
     if not room_for(db, limits, count, size):
@@ -122,9 +143,18 @@ def _counts(db: sqlite3.Connection) -> list[int]:
     return [int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in tables]  # noqa: S608  # constants
 
 
+def _unused(db: sqlite3.Connection, since: float, *, keeps: bool) -> list[int]:
+    """Sessions not in use since a time: kept ones last, else the longest unused first."""
+    rows = db.execute(
+        f"{IN_USE} SELECT number FROM sessions LEFT JOIN meta ON meta.name = '{KEPT}' || number"  # noqa: S608  # constants
+        " WHERE used_at > 0 AND number NOT IN live ORDER BY value IS NOT NULL, used_at",
+        {"since": since, "keeps": keeps},
+    )
+    return [number for (number,) in rows]
+
+
 def _make_room(db: sqlite3.Connection, target: Limits, now: float, count: int, size: int) -> None:
-    idle = "SELECT number FROM sessions WHERE used_at > 0 AND used_at < ? ORDER BY used_at"
-    for (session,) in db.execute(idle, (now - target.live_days * DAY,)).fetchall():
+    for session in _unused(db, now - target.live_days * DAY, keeps=False):
         _expire_session(db, session, now)
         if room_for(db, target, count, size):
             return
@@ -136,10 +166,12 @@ def _expire_unnamed(
 ) -> None:
     """Expire originals saved before a time that no ledger names, oldest first.
 
-    Messages are named by none: what a host has summarised can be had back as long as its session is in use.
+    Messages are named by none: what a host has summarised can be had back as long as its session is in use. The same
+    holds for all originals of a session whose ledger nobody saved: nobody can tell which of them its history needs.
     """
     rows = db.execute(
-        "SELECT number, reference FROM originals WHERE saved_at < ? AND key NOT LIKE ? ORDER BY saved_at",
+        "SELECT o.number, reference FROM originals o JOIN sessions s ON s.number = o.session"
+        " WHERE s.ledger IS NOT NULL AND saved_at < ? AND key NOT LIKE ? ORDER BY saved_at",
         (before, f"{MESSAGE_TOOL}.%"),
     )
     old = rows.fetchall()
@@ -173,6 +205,7 @@ def _expire_session(db: sqlite3.Connection, session: int, now: float | None) -> 
     db.execute(f"DELETE FROM pass_blobs WHERE pass IN ({passes})", (session,))  # noqa: S608  # a constant
     db.execute("DELETE FROM passes WHERE session = ?", (session,))
     _drop_blobs(db, blobs)
+    db.execute("DELETE FROM meta WHERE name = ?", (f"{KEPT}{session}",))
     # Not used any more, from now on: what is left of it is only the owner of its expired references.
     db.execute("UPDATE sessions SET ledger = NULL, used_at = 0 WHERE number = ?", (session,))
 

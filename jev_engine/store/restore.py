@@ -1,25 +1,38 @@
 """The whole history back: `restore(compress(x)) == x`, after any number of passes and with newer rows behind it.
 
-Each pass leaves a record in the store. The record is found by the first row of a history, proved by a sketch of all
-rows it covers, and undone; then the pass before it is looked for.
+Each pass leaves a record in the store. The record is found by the first row of a history and a sketch of all rows it
+covers, proved by the markers, and undone; then the pass before it is looked for. Where somebody changed the history so
+that no record fits, its markers lead back one by one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from jev_engine.host import Adapter
-from jev_engine.markers import find_reference
+from jev_engine.errors import AmbiguousRecord, OriginalExpired, OriginalNotFound, OriginalUnreadable
+from jev_engine.host import Adapter, RowChange
+from jev_engine.ledger import Ledger, assign_keys, content_digest
+from jev_engine.markers import find_reference, stands_for
 from jev_engine.rebuild import Rebuilt
 from jev_engine.store import OriginalStore, PassRecord
+from jev_engine.store.expand import expanded_reference
+from jev_engine.transcript import ToolCall
 
-__all__ = ["Restored", "anchor_of", "earlier", "record_pass", "restore", "sketch_of"]
+__all__ = ["Restored", "Step", "anchor_of", "earlier", "record_pass", "restore", "sketch_of"]
 
 # No session has more passes than this; a loop through the records would end here.
 MOST_PASSES = 10_000
+
+
+class Step(NamedTuple):
+    """A history, and the record of the pass that was undone to get there."""
+
+    messages: list[Any]
+    record: PassRecord
 
 
 class Restored(NamedTuple):
@@ -29,7 +42,15 @@ class Restored(NamedTuple):
     passes: int
     """Passes that were undone."""
     left: list[str]
-    """References of markers that are still in it, because no record of their pass fits this history."""
+    """References of markers that are still in it: their originals cannot be read, or are those of other units."""
+    by_marker: int = 0
+    """Results put back one by one, because no record of their pass fits a history that was changed since."""
+    expired: int = 0
+    """Of those that are left, how many originals have expired."""
+    near: int = 0
+    """Records of passes that begin like this history and do not fit it."""
+    steps: Sequence[Step] = ()
+    """The history after each pass that was undone, the last pass first."""
 
     def __repr__(self) -> str:
         return f"<Restored {len(self.messages)} messages, {self.passes} passes undone, {len(self.left)} markers left>"
@@ -50,42 +71,200 @@ def record_pass(session: str, messages: Sequence[Any], rebuilt: Rebuilt, adapter
     )
 
 
-async def restore(messages: Sequence[Any], store: OriginalStore, adapter: Adapter) -> Restored:
-    """Undo every pass the store has a record of; the input is not changed."""
-    states = [state async for state in earlier(messages, store, adapter)]
-    current, passes = states[-1], len(states) - 1
-    left = [ref for call in adapter.read(current).calls if (ref := find_reference(call.result or "")) is not None]
-    known = await store.known(left)
-    return Restored(current, passes, [reference for reference in left if reference in known])
+async def restore(
+    messages: Sequence[Any], store: OriginalStore, adapter: Adapter, *, chosen: int | None = None
+) -> Restored:
+    """Undo every pass the store has a record of, then put back what single markers lead to; the input is not changed.
+
+    What was removed with its call comes back by the record of its pass only. Raises AmbiguousRecord where records of
+    several passes fit and would bring different messages back, unless one of them is `chosen`, and StoreError where the
+    store cannot be read.
+    """
+    steps = [step async for step in _steps(messages, store, adapter, chosen)]
+    current, passes = steps[-1].messages if steps else list(messages), len(steps)
+    current, back, left, expired = await _by_markers(current, store, adapter)
+    near = len(await store.find_passes(anchor_of(current, adapter))) if current and not passes else 0
+    return Restored(current, passes, left, back, expired, near, steps)
 
 
-async def earlier(messages: Sequence[Any], store: OriginalStore, adapter: Adapter) -> AsyncIterator[list[Any]]:
-    """A history as it is, then before its last pass, before the one before that, and so on."""
+async def earlier(
+    messages: Sequence[Any], store: OriginalStore, adapter: Adapter, *, chosen: int | None = None
+) -> AsyncIterator[list[Any]]:
+    """A history as it is, then before its last pass, before the one before that, and so on; raises as `restore`."""
+    yield list(messages)
+    async for step in _steps(messages, store, adapter, chosen):
+        yield step.messages
+
+
+async def _steps(
+    messages: Sequence[Any], store: OriginalStore, adapter: Adapter, chosen: int | None
+) -> AsyncIterator[Step]:
     current = list(messages)
     # Records of one anchor are undone from the newest to the oldest: none twice, though a history may look alike
     # before and after.
     undone: dict[str, int] = {}
     for _ in range(MOST_PASSES):
-        yield current
-        record = await _matching(current, store, adapter, undone)
-        if record is None:
+        fitting = await _fitting(current, store, adapter, undone)
+        if not fitting:
             return
-        current = _undo(current, record, adapter)
+        if len(fitting) > 1:
+            fitting = [each for each in fitting if _is_exact(each, adapter)] or fitting
+        fit = _choose(fitting, chosen)
+        undone[anchor_of(fit.after, adapter)] = fit.number
+        current = fit.before
+        yield Step(current, fit.record)
 
 
-async def _matching(
-    messages: list[Any], store: OriginalStore, adapter: Adapter, undone: dict[str, int]
-) -> PassRecord | None:
+class _Fit(NamedTuple):
+    """A record that fits a history, and the history before its pass."""
+
+    number: int
+    record: PassRecord
+    after: list[Any]
+    before: list[Any]
+
+
+async def _fitting(
+    messages: list[Any], store: OriginalStore, adapter: Adapter, undone: Mapping[str, int]
+) -> list[_Fit]:
+    """Records that fit a history and are proved by its markers, the newest first."""
     if not messages:
-        return None
+        return []
     anchor = anchor_of(messages, adapter)
     heads = await store.find_passes(anchor, len(messages))
     sketches = _sketches(messages, {head.rows_out for head in heads}, adapter)
+    found: list[_Fit] = []
     for head in heads:
-        if head.sketch == sketches[head.rows_out] and (anchor not in undone or head.number < undone[anchor]):
-            undone[anchor] = head.number
-            return await store.load_pass(head.number)
-    return None
+        # Behind the newest that fits only those are of interest that cover the same rows: they may be another's.
+        is_rival = not found or head.rows_out == found[0].record.rows_out
+        if head.sketch != sketches[head.rows_out] or not is_rival or head.number >= undone.get(anchor, head.number + 1):
+            continue
+        try:
+            record = await store.load_pass(head.number)
+        except (OriginalNotFound, OriginalUnreadable):
+            continue
+        before = _undo(messages, record, adapter)
+        if await _is_proved(messages, before, record, store, adapter):
+            found.append(_Fit(head.number, record, messages, before))
+    return found
+
+
+def _choose(fitting: Sequence[_Fit], chosen: int | None) -> _Fit:
+    """The newest; what is shortened has been proved, what is removed may be another session's with the same rest."""
+    newest = fitting[0]
+    rivals = [each for each in fitting if each.record.removed and each.before != newest.before]
+    if not rivals or not newest.record.removed:
+        return newest
+    numbers = (newest.number, *[each.number for each in rivals])
+    for each in fitting:
+        if each.number == chosen:
+            return each
+    raise AmbiguousRecord(
+        f"records {', '.join(map(str, numbers))} of the store fit this history alike and bring different messages back:"
+        " what their passes removed has left no trace to tell them apart",
+        numbers=numbers,
+    )
+
+
+async def _is_proved(
+    after: list[Any], before: list[Any], record: PassRecord, store: OriginalStore, adapter: Adapter
+) -> bool:
+    """Whether every marker of a pass names the very result that its record would put there."""
+    removed = set(record.removed)
+    kept = (row for row in range(record.rows_in) if row not in removed)
+    changed = {place: row for place, row in enumerate(kept) if row in record.originals}
+    # A row may hold several results, whose ids then tell them apart.
+    markers = {
+        (changed[call.result_row], _name_of(call)): reference
+        for call in adapter.read(after[: record.rows_out]).calls
+        if call.result_row in changed and (reference := find_reference(call.result or "")) is not None
+    }
+    transcript = adapter.read(before[: record.rows_in])
+    assign_keys(transcript, Ledger())
+    known = await store.known(markers.values())
+    for call in transcript.calls:
+        reference = markers.get((call.result_row, _name_of(call)))
+        if reference is None or expanded_reference(call.result or "") == reference:
+            continue
+        digest = content_digest(call, call.result)
+        if reference in known:
+            if known[reference][0].partition(".")[0] != digest:
+                return False
+        elif reference not in (store.reference(record.session, key) for key in (call.key, digest)):
+            return False
+    return True
+
+
+def _is_exact(fit: _Fit, adapter: Adapter) -> bool:
+    """Whether a pass over the rows of a record would have made the very rows that are there.
+
+    Histories of the same texts may differ in other fields. Rows that a host has rewritten since are never exact.
+    """
+    record = fit.record
+    removed = set(record.removed)
+    place_of = {row: place for place, row in enumerate(r for r in range(record.rows_in) if r not in removed)}
+    texts = {
+        (call.result_row, _name_of(call)): call.result or ""
+        for call in adapter.read(fit.after[: record.rows_out]).calls
+    }
+    results: dict[int, list[tuple[ToolCall, str]]] = defaultdict(list)
+    gone: dict[int, list[ToolCall]] = defaultdict(list)
+    for call in adapter.read(fit.before[: record.rows_in]).calls:
+        if call.result is None:
+            continue
+        text = texts.get((place_of.get(call.result_row, -1), _name_of(call)))
+        if text is None:
+            gone[call.row].append(call)
+        elif text != call.result:
+            for row in {call.result_row, call.row} if adapter.copies_in_call_row else {call.result_row}:
+                results[row].append((call, text))
+    for row in record.originals.keys() & place_of.keys():
+        made = fit.before[row]
+        if results[row] or gone[row]:
+            made = adapter.edit(made, RowChange(row, results[row], gone[row]))
+        if made != fit.after[place_of[row]]:
+            return False
+    return True
+
+
+def _name_of(call: ToolCall) -> str:
+    # An id that is no text may be nested without end; its unit is never shortened.
+    return call.call_id if isinstance(call.call_id, str) else ""
+
+
+async def _by_markers(
+    messages: list[Any], store: OriginalStore, adapter: Adapter
+) -> tuple[list[Any], int, list[str], int]:
+    """The history with every result back that its own marker leads to; how many, and what is left, expired or not."""
+    marked = [
+        (call, reference)
+        for call in adapter.read(messages).calls
+        if (reference := find_reference(call.result or "")) is not None
+    ]
+    known = await store.known({reference for _, reference in marked})
+    changes: dict[int, list[tuple[ToolCall, str]]] = {}
+    left: list[str] = []
+    expired = 0
+    for call, reference in marked:
+        try:
+            original = (await store.read(reference)).text
+        except (OriginalNotFound, OriginalExpired, OriginalUnreadable) as error:
+            if reference in known or isinstance(error, OriginalExpired):
+                left.append(reference)
+                expired += isinstance(error, OriginalExpired)
+            continue
+        if reference in known and stands_for(call, known[reference][0], original):
+            for row in {call.result_row, call.row} if adapter.copies_in_call_row else {call.result_row}:
+                changes.setdefault(row, []).append((call, original))
+    out = list(messages)
+    back: set[int] = set()
+    for row, results in changes.items():
+        change = RowChange(row, results)
+        edited = adapter.edit(messages[row], change)
+        if edited is not None and adapter.check(messages[row], edited, change) is None:
+            out[row] = edited
+            back.update(call.number for call, _ in results)
+    return out, len(back), left, expired
 
 
 def _undo(messages: list[Any], record: PassRecord, adapter: Adapter) -> list[Any]:

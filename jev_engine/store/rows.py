@@ -22,12 +22,12 @@ from jev_engine.store import (
     index,
     message_original,
 )
-from jev_engine.store.limits import Limits, used_bytes
+from jev_engine.store.limits import KEPT, Limits, used_bytes
 
 __all__ = [
     "Kept", "SessionStats", "Stats", "export", "find_passes", "find_session", "insert", "insert_pass", "known", "link",
     "load_ledger", "load_pass", "message_originals", "pack_pass", "prepare", "rank", "read", "read_secret",
-    "save_ledger", "stats", "use_sessions", "waiting",
+    "save_ledger", "stats", "unused_since", "use_sessions", "waiting",
 ]  # fmt: skip
 
 CHUNK = 500
@@ -59,6 +59,10 @@ class SessionStats(NamedTuple):
     chars: int
     passes: int
     used_at: int
+    since: int
+    """When the oldest of its originals was saved, or its last use where it has none."""
+    is_kept: bool
+    """It does not expire by age, see `SqliteStore.keep`."""
 
 
 class Stats(NamedTuple):
@@ -138,7 +142,10 @@ def read(db: sqlite3.Connection, reference: str, session: str | None) -> Origina
             raise OriginalUnreadable(f"original {shown!r}: {error}") from None
     gone = db.execute("SELECT session FROM expired WHERE reference = ?", (shown,)).fetchone()
     if gone is not None and (chain is None or gone[0] in chain):
-        raise OriginalExpired(f"original {shown!r} was kept no longer than the limits of the store allow")
+        raise OriginalExpired(
+            f"original {shown!r} has expired: its session was unused for longer than the store keeps one, or the store"
+            " was full"
+        )
     raise OriginalNotFound(f"no original goes by {reference[:40]!r}")
 
 
@@ -270,6 +277,12 @@ def use_sessions(db: sqlite3.Connection, names: Iterable[str], now: float) -> di
     return found
 
 
+def unused_since(db: sqlite3.Connection, names: Iterable[str], before: float) -> list[str]:
+    """Those of these sessions that were used last before a time; those of which nothing is left are not named."""
+    question = "SELECT 1 FROM sessions WHERE name = ? AND used_at > 0 AND used_at < ?"
+    return [name for name in names if db.execute(question, (_shown(name), before)).fetchone() is not None]
+
+
 def find_session(db: sqlite3.Connection, name: str) -> int:
     """The number of a session; raises OriginalNotFound."""
     row = db.execute("SELECT number FROM sessions WHERE name = ?", (_shown(name),)).fetchone()
@@ -331,13 +344,14 @@ def stats(db: sqlite3.Connection, path: Path, session: str | None) -> Stats:
     owner = None if session is None else find_session(db, session)
     rows = db.execute(
         "SELECT s.name, count(o.number), coalesce(sum(o.chars), 0),"
-        " (SELECT count(*) FROM passes WHERE session = s.number), s.used_at"
+        " (SELECT count(*) FROM passes WHERE session = s.number), s.used_at, coalesce(min(o.saved_at), s.used_at),"
+        " EXISTS (SELECT 1 FROM meta WHERE meta.name = ? || s.number)"
         " FROM sessions s LEFT JOIN originals o ON o.session = s.number"
         " WHERE (? IS NULL AND s.used_at > 0) OR s.number = ?"
         " GROUP BY s.number ORDER BY s.used_at DESC, s.number DESC",
-        (owner, owner),
+        (KEPT, owner, owner),
     )
-    found = [SessionStats(*row) for row in rows]
+    found = [SessionStats(*row)._replace(is_kept=bool(row[-1])) for row in rows]
     (expired,) = db.execute("SELECT count(*) FROM expired WHERE ? IS NULL OR session = ?", (owner, owner)).fetchone()
     return Stats(
         str(path),

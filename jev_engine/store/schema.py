@@ -13,9 +13,11 @@ from jev_engine.errors import OriginalNotFound, StoreError
 from jev_engine.store import index
 from jev_engine.store.blobs import body_of, marked_digests
 
-__all__ = ["SCHEMA_VERSION", "check_schema", "is_older"]
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "check_owner", "check_schema", "is_older"]
 
 SCHEMA_VERSION = 2
+APPLICATION_ID = int.from_bytes(b"jeve")
+"""Tells our files from those of other programs; the first files of version 2 and those of version 1 have none."""
 TABLES = """
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent INTEGER, used_at INTEGER NOT NULL, ledger BLOB
@@ -43,6 +45,22 @@ META = "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT R
 OLD_TABLES = ("blobs", "originals", "passes")
 
 
+def check_owner(db: sqlite3.Connection, path: Path) -> None:
+    """Raises StoreError where the file is the database of another program; nothing is written for it."""
+    (owner,) = db.execute("PRAGMA application_id").fetchone()
+    if owner == APPLICATION_ID:
+        return
+    # The tables last: another process may make ours at this moment, and then they are there whatever was read before.
+    version = _version(db)
+    names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    is_new = not names and not version
+    if owner or not (is_new or names >= {"meta", *OLD_TABLES}):
+        raise StoreError(
+            f"store {str(path)!r} is a database of another program, and is left as it is: name another file with"
+            " --store (in code: SqliteStore(path))"
+        )
+
+
 def is_older(db: sqlite3.Connection) -> bool:
     """Whether the file has to be brought up to date before it can be read."""
     version = _version(db)
@@ -68,6 +86,7 @@ def check_schema(db: sqlite3.Connection, path: Path, *, write: bool) -> None:
         _make_tables(db)
     else:
         _migrate_from_1(db)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +20,13 @@ from jev_engine.errors import OriginalNotFound, StoreError
 from jev_engine.store import Original, PassHead, PassRecord, Ranking, anchors, keyed_reference, rows
 from jev_engine.store.database import BUSY_SECONDS, Database, Held, default_path
 from jev_engine.store.index import line_of, take_in
-from jev_engine.store.limits import Limits, Pruned, is_due, prune, purge, room_for
+from jev_engine.store.limits import DAY, Limits, Pruned, is_due, keep, prune, purge, room_for
 from jev_engine.store.rows import Kept, Stats
 
 __all__ = ["Limits", "SqliteStore", "default_path"]
 
 T = TypeVar("T")
+R = TypeVar("R", Original, PassRecord)
 
 INDEX_CHUNK = 100
 """Texts that are taken in for the search at a time; others can write in between."""
@@ -50,6 +52,7 @@ class SqliteStore:
         self._clock = clock
         self._database = Database(self.path, busy_seconds, self.limits.max_total_bytes)
         self._held = Held(self._database)
+        self._in_passing = Database(self.path, 0, self.limits.max_total_bytes)
         self._secret: bytes | None = None
         self.index_later = False
         """Save without taking texts in for the search, and leave that to `finish_index` or to the next search."""
@@ -109,7 +112,7 @@ class SqliteStore:
 
     async def read(self, reference: str, *, session: str | None = None) -> Original:
         """One original, byte for byte; raises OriginalNotFound, OriginalExpired or OriginalUnreadable."""
-        return await self._read(lambda db: rows.read(db, reference, session))
+        return await to_thread.run_sync(self._use, lambda db: rows.read(db, reference, session), session)
 
     async def known(self, references: Iterable[str]) -> dict[str, tuple[str, int]]:
         """Unit key and length of those references that are here."""
@@ -135,7 +138,7 @@ class SqliteStore:
 
     async def load_pass(self, number: int) -> PassRecord:
         """One record, by its head's number; raises OriginalNotFound or OriginalUnreadable."""
-        return await self._read(lambda db: rows.load_pass(db, number))
+        return await to_thread.run_sync(self._use, lambda db: rows.load_pass(db, number), None)
 
     async def save_ledger(self, session: str, ledger: Mapping[str, Any]) -> None:
         """Join a ledger to the session's; two processes that save at once lose nothing."""
@@ -201,15 +204,35 @@ class SqliteStore:
             return Stats(str(self.path), 0, 0, 0, 0, 0, 0, [])
         return await self._read(lambda db: rows.stats(db, self.path, session))
 
-    async def prune(self, *, is_dry_run: bool = False) -> Pruned:
-        """Take out what the limits no longer allow and compact the file; a dry run only tells what would go."""
+    async def keep(self, session: str) -> None:
+        """A session that does not expire by age: it goes by hand, or last of all where the file has reached its size.
+
+        Raises OriginalNotFound for a session that is not there.
+        """
+        await to_thread.run_sync(self._write, lambda db: keep(db, rows.find_session(db, session)))
+
+    async def check(self) -> list[str]:
+        """What SQLite finds wrong with the file, in its words: it reads all of it. Raises StoreError."""
+        if not self._database.exists():
+            return []
+        found = await self._read(lambda db: [str(told) for (told,) in db.execute("PRAGMA quick_check")])
+        lines = [line for told in found for line in told.splitlines() if not line.startswith("***")]
+        return [] if lines == ["ok"] else lines
+
+    async def prune(self, *, is_dry_run: bool = False, takes_kept: bool = False) -> Pruned:
+        """Take out what the limits no longer allow and compact the file; a dry run only tells what would go.
+
+        `takes_kept`: the limit of age counts for sessions too that are kept.
+        """
         if not self._database.exists():
             return Pruned(0, 0, 0, 0)
 
         def work() -> Pruned:
             try:
                 done = self._database.run(
-                    lambda db: _stop(prune(db, self.limits, self._clock()), is_dry_run), write=True, free=True
+                    lambda db: _stop(prune(db, self.limits, self._clock(), takes_kept=takes_kept), is_dry_run),
+                    write=True,
+                    free=True,
                 )
             except _DryRun as stopped:
                 return stopped.found
@@ -243,6 +266,20 @@ class SqliteStore:
         """Give the room back to the disk, and leave nothing of what went in the file or in the log beside it."""
         self._database.outside("VACUUM")
         self._database.outside("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _use(self, work: Callable[[sqlite3.Connection], R], session: str | None) -> R:
+        """Read something of a session, which counts as a use of it. That is noted once a day, if it can be at once."""
+        now = self._clock()
+
+        def read(db: sqlite3.Connection) -> tuple[R, list[str]]:
+            found = work(db)
+            return found, rows.unused_since(db, {found.session, session or found.session}, now - DAY)
+
+        found, idle = self._database.run(read)
+        if idle:
+            with suppress(StoreError):
+                self._in_passing.run(lambda db: rows.use_sessions(db, idle, now), write=True, free=True)
+        return found
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await to_thread.run_sync(self._database.run, work)

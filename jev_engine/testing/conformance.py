@@ -145,6 +145,7 @@ async def _store_saves_nothing(store: OriginalStore) -> str | None:
 
 async def _store_passes(store: OriginalStore) -> str | None:
     first, second = _record("a", {1: {"text": "x"}}, "first"), _record("a", {2: [1, None, True, 0.5]}, "second")
+    second = second._replace(written=[(2, ",\n", '[1, null, true, 0.50, "\\u00e9é"]')])
     await store.save_pass(first)
     await store.save_pass(second)
     await store.save_pass(_record("b", {}))
@@ -154,6 +155,8 @@ async def _store_passes(store: OriginalStore) -> str | None:
     if await store.find_passes("a", 7) or len(await store.find_passes("a", 8)) != 2:
         return "passes with more rows than asked for are named, or others are not"
     found = [await store.load_pass(head.number) for head in heads]
+    if [[tuple(row) for row in record.written] for record in found] != [second.written, []]:
+        return "how rows were written changed"
     return None if [dict(r.originals) for r in found] == [second.originals, first.originals] else "originals changed"
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import jev_engine
 import jev_engine_adapters.claude_code
-from jev_engine.cli.files import read_session
 from jev_engine.cli.new_session import latest_file
+from jev_engine.cli.reading import read_session
 from jev_engine_adapters.claude_code.companions import (
     companions,
     find_companions,
@@ -96,7 +96,20 @@ def test_no_sign_inside_a_row_ends_it_for_a_new_session(sign, tmp_path):
     file = read_session(str(path))
 
     assert file.messages == rows
-    assert file.dump(file.messages) == path.read_bytes()
+    assert file.dump(file.messages, range(len(rows))) == path.read_bytes()
+
+
+def test_a_row_on_the_way_back_is_the_hosts_own_text_but_for_its_id(tmp_path):
+    """JavaScript writes numbers in another way, and so may other programs."""
+    path = write(tmp_path / "old.jsonl", compacted("x"))
+    odd = path.read_text(encoding="utf-8").replace('{"', '{"cost":1e-7, "share": 1.10, "', 1).replace("x", r"\u0078")
+    path.write_text(odd, encoding="utf-8")
+
+    made = write_session(path)
+
+    assert made.read_text(encoding="utf-8") == "".join(
+        f"{line}\n".replace('"sessionId": "old"', f'"sessionId": "{made.stem}"') for line in odd.split("\n")[:3]
+    )
 
 
 def test_half_a_surrogate_pair_comes_back_as_it_was(tmp_path):
@@ -125,7 +138,7 @@ def test_a_session_that_cannot_be_read_leaves_no_new_one(tmp_path):
 def test_no_code_of_this_host_splits_text_at_more_than_line_feeds():
     """`str.splitlines` ends a row in the middle, so none of these files may call it."""
     files = [*Path(jev_engine_adapters.claude_code.__file__).parent.rglob("*.py")]
-    files += [Path(jev_engine.__file__).parent / "cli" / name for name in ("setup.py", "new_session.py", "files.py")]
+    files += [Path(jev_engine.__file__).parent / "cli" / name for name in ("setup.py", "new_session.py", "reading.py")]
 
     calls = [
         f"{file.name}:{node.lineno}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,22 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
+
+
+@pytest.fixture
+def redactor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Installs a plugin whose module has the text it is given."""
+
+    def install(text: str) -> None:
+        package = tmp_path / "site/company-1.0.dist-info"
+        package.mkdir(parents=True)
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: company\nVersion: 1.0\n")
+        (package / "entry_points.txt").write_text("[jev_engine]\ncompany = company_plugin\n")
+        (package.parent / "company_plugin.py").write_text(text)
+        monkeypatch.syspath_prepend(str(package.parent))
+        monkeypatch.delitem(sys.modules, "company_plugin", raising=False)
+
+    return install
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 
 from jev_engine import __version__
 from jev_engine.cli import Commands, main
-from jev_engine.testing import assistant
+from jev_engine.testing import assistant, call, history, result, user
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -114,7 +115,7 @@ def test_restore_keeps_what_came_after_the_pass(shell, messages, shorten_all) ->
     assert json.loads(done.stdout) == [*messages, later[-1]]
 
 
-def test_markers_that_no_record_covers_stay_and_are_counted(shell, messages, shorten_all) -> None:
+def test_markers_that_no_record_covers_lead_back_one_by_one(shell, messages, shorten_all) -> None:
     """Two shortened sessions pasted together: only the first has a record that fits."""
     shell.run("compress", shell.file("s.json", messages), "-o", shell.folder / "short.json", *shorten_all)
     short = json.loads((shell.folder / "short.json").read_text())
@@ -122,16 +123,21 @@ def test_markers_that_no_record_covers_stay_and_are_counted(shell, messages, sho
     done = shell.run("restore", shell.file("twice.json", [*short, *short]))
 
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == [*messages, *short]
-    assert "5 markers are still in it" in done.stderr
+    assert json.loads(done.stdout) == [*messages, *messages]
+    assert "5 results were put back by marker" in done.stderr
 
 
-def test_restore_writes_claude_code_files(shell, claude_rows) -> None:
-    """A session that was never shortened comes back as it is."""
-    done = shell.run("restore", shell.file("s.json", claude_rows), "-o", shell.folder / "back.json")
+def test_restore_writes_claude_code_files(shell, claude_rows, shorten_all) -> None:
+    """Rows of the host come back as they were; only the name of the session is a new one."""
+    path = shell.file("s.jsonl", "".join(json.dumps(row) + "\n" for row in claude_rows))
+    shell.run("compress", path, "-o", shell.folder / "short.jsonl", *shorten_all)
+
+    done = shell.run("restore", shell.folder / "short.jsonl", "-o", shell.folder / "back.jsonl")
 
     assert done.exit_code == 0
-    assert json.loads((shell.folder / "back.json").read_text(encoding="utf-8")) == claude_rows
+    back = [json.loads(line) for line in (shell.folder / "back.jsonl").read_text(encoding="utf-8").splitlines()]
+    plain = [{name: value for name, value in row.items() if name != "sessionId"} for row in back]
+    assert plain == [{name: value for name, value in row.items() if name != "sessionId"} for row in claude_rows]
 
 
 def test_restore_from_another_store_is_refused(shell, messages, shorten_all) -> None:
@@ -146,15 +152,52 @@ def test_restore_from_another_store_is_refused(shell, messages, shorten_all) -> 
     assert not (shell.folder / "back.json").exists()
 
 
-def test_restore_of_a_session_that_was_never_shortened_is_that_session(shell, messages) -> None:
-    """Nothing to do is no error."""
-    path = shell.file("s.json", messages)
+def test_restore_of_a_session_that_was_never_shortened_says_so_and_writes_nothing(shell, messages) -> None:
+    """A pass that only removed calls leaves no marker: without its store the two look alike."""
+    done = shell.run("restore", shell.file("s.json", messages), "-o", shell.folder / "back.json")
 
-    done = shell.run("restore", path, "-o", shell.folder / "back.json")
+    assert done.exit_code == 2
+    assert "there is nothing to restore" in done.stderr
+    assert "--store" in done.stderr
+    assert shell.names() == {"s.json"}
 
-    assert done.exit_code == 0
-    assert "Nothing to restore" in done.stderr
-    assert (shell.folder / "back.json").read_bytes() == path.read_bytes()
+
+def test_restore_of_a_session_that_only_quotes_markers_says_so(shell, messages, shorten_all) -> None:
+    shell.run("compress", shell.file("s.json", messages), "-o", shell.folder / "short.json", *shorten_all)
+    short = json.loads((shell.folder / "short.json").read_text())
+    marker = next(row["content"] for row in short if row["role"] == "tool" and "[jev-engine: " in row["content"])
+    printed = (call("bash", command="cat short.json"), result(marker))
+    quoting = history(user("What is this?"), *printed, assistant("A marker."))
+
+    done = shell.run("restore", shell.file("q.json", quoting), "-o", shell.folder / "back.json")
+
+    assert done.exit_code == 2
+    assert "only quote markers" in done.stderr
+
+
+def test_two_records_that_fit_alike_are_named_and_one_can_be_chosen(shell, messages) -> None:
+    """Sessions that differ in what was removed only: nobody can tell their shortened forms apart."""
+    words = ("--profile", "reference", "--keep-result", "1", "--keep-call", "1", "--force")
+    days = {}
+    for name in ("a", "b"):
+        days[name] = [
+            {**row, "content": f"{name}\n{row['content']}"} if row["role"] == "tool" and n < 8 else row
+            for n, row in enumerate(messages)
+        ]
+        done = shell.run("compress", shell.file(f"{name}.json", days[name]), "-o", shell.folder / f"{name}.out", *words)
+        assert done.exit_code == 0, done.stderr
+    assert (shell.folder / "a.out").read_bytes() == (shell.folder / "b.out").read_bytes()
+
+    done = shell.run("restore", shell.folder / "a.out", "-o", shell.folder / "back.json")
+    numbers = re.search(r"records (\d+), (\d+)", done.stderr)
+
+    assert done.exit_code == 2
+    assert numbers is not None
+    back = [
+        json.loads(shell.run("restore", shell.folder / "a.out", "--record", number).stdout)
+        for number in sorted(numbers.groups(), key=int)
+    ]
+    assert back == [days["a"], days["b"]]
 
 
 def test_doctor_finds_a_healthy_installation_healthy(shell) -> None:
@@ -165,6 +208,19 @@ def test_doctor_finds_a_healthy_installation_healthy(shell) -> None:
     for word in ("python", "pydantic", "claude-code, ", "openai", "self-test", "All is well."):
         assert word in done.stdout
     assert shell.names() == set()
+
+
+def test_doctor_names_a_store_that_is_damaged(shell, messages, shorten_all) -> None:
+    """Before somebody needs what is in it."""
+    shell.run("compress", shell.file("s.json", messages), "-o", shell.folder / "short.json", *shorten_all)
+    body = bytearray(shell.store.read_bytes())
+    body[-4_096 + 8 : -4_096 + 24] = b"\xff" * 16
+    shell.store.write_bytes(body)
+
+    done = shell.run("doctor")
+
+    assert done.exit_code == 1
+    assert "is damaged" in " ".join(done.stdout.split())
 
 
 def test_doctor_names_a_store_that_others_can_read(shell, messages, shorten_all) -> None:
@@ -193,8 +249,8 @@ def test_a_plugin_that_does_not_work_is_named_and_nothing_else_suffers(shell, me
         line = [sys.executable, "-m", "jev_engine", *words, "--store", str(shell.store)]
         found[words[0]] = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
 
-    assert found["doctor"].returncode == 0
-    assert "bad does not work and is left out" in found["doctor"].stdout
+    assert found["doctor"].returncode == 1
+    assert "bad does not work" in found["doctor"].stdout
     assert "plugin 'bad' does not work" in found["compress"].stderr
     assert json.loads(found["compress"].stdout)["calls"] == 8
 

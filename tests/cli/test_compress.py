@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from jev_engine.cli.show import CallRow, call_table
 from jev_engine.testing import assistant, call, history, result, user
+from jev_engine_adapters.openai import adapter
 
 KEYS = (
     "outcome reason messages_before messages_after chars_before chars_after tokens_before tokens_after calls pinned"
-    " decisions stats"
+    " decisions stats written_to"
 ).split()
 DECISION_KEYS = "label tool action reason p_call p_result chars chars_after".split()
 STATS_KEYS = "state_stage state_tokens windows requests expected_misses ms".split()
@@ -300,6 +304,25 @@ def test_colour_appears_on_a_terminal_unless_no_color_is_set(shell, messages, sh
     assert "Judging 18 messages" in coloured
     assert "shortened" in without
     assert "\x1b[33m" not in without
+
+
+@pytest.mark.parametrize("with_judgement", [True, False])
+@pytest.mark.parametrize("width", [20, 24, 30, 36, 40, 54, 60, 70, 80, 90, 120, 200])
+def test_a_table_leaves_columns_out_before_it_cuts_a_number(messages, width, with_judgement) -> None:
+    """Which call it is and what becomes of it stand at any width of a terminal."""
+    messages[2]["content"] *= 10
+    calls = adapter.read(messages).calls
+    rows = [CallRow(call, 1_000, "shortened", "not worth its tokens", 0.034, 500) for call in calls]
+    console = Console(width=width, file=io.StringIO())
+    console.print(call_table([rows], console, with_judgement=with_judgement))
+    _, head, _, *lines = console.file.getvalue().rstrip().split("\n")
+
+    assert [line.split()[0] for line in lines] == [call.label for call in calls]
+    assert all("shortened" in line for line in lines)
+    assert "…" not in head
+    assert ("Size" in head) == ("31,200" in lines[0])
+    assert ("Age" in head) == ("1,000" in lines[0])
+    assert ("Tool" in head) == (width >= 24)
 
 
 def test_the_example_is_compressed_with_default_settings(shell, root) -> None:

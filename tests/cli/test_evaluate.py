@@ -115,15 +115,65 @@ def test_bad_usage_ends_with_2_and_says_what_is_wrong(corpus, words, message):
     assert message in done.stderr
 
 
-def test_a_file_that_is_no_corpus_is_refused(tmp_path, monkeypatch):
-    """With the form that is wanted."""
+MESSAGE = '{"role": "user", "content": "Hello."}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b'{"text": "hello"}\n', id="lines of something else"),
+        pytest.param(f"[{MESSAGE}]".encode(), id="a list in one line"),
+        pytest.param(f"[\n{MESSAGE}\n]".encode(), id="a list over several lines"),
+        pytest.param(f"{MESSAGE}\n{MESSAGE}\n".encode(), id="one message a line"),
+        pytest.param(b"17", id="a number"),
+        pytest.param(b'{"id": "a", "messages": ["Hello."]}', id="messages that are texts"),
+        pytest.param(
+            b'{"id": "a", "messages": [{"role": "user", "content": [{"type": "text"}]}]}', id="messages of parts"
+        ),
+        pytest.param(b'{"id": "a", "messages": [{"content": "Hello."}]}', id="messages without a role"),
+        pytest.param(
+            b'{"id": "a", "messages": [{"role": "assistant", "tool_calls": ["read"]}]}', id="calls that are texts"
+        ),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"Dear agent,", id="prose"),
+        pytest.param(b"\xff\xfe\x00", id="no text"),
+    ],
+)
+def test_a_file_that_is_no_corpus_is_refused(tmp_path, monkeypatch, content):
+    """With the form that is wanted, and what to do with a session by itself."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "notes.jsonl"
-    path.write_text('{"text": "hello"}\n')
+    path.write_bytes(content)
     done = run(path)
 
     assert done.exit_code == 2
-    assert "is not a corpus" in done.stderr
+    assert "notes.jsonl is not a corpus" in done.stderr
+    assert "--turns" in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--turns",)])
+@pytest.mark.parametrize("content", [b"\x1f\x8bxx", b"no archive", b""])
+def test_an_archive_that_is_none_is_refused(tmp_path, monkeypatch, words, content):
+    """However the session is to be replayed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "sessions.jsonl.gz"
+    path.write_bytes(content)
+    done = run(path, *words)
+
+    assert done.exit_code == 2
+    assert "sessions.jsonl.gz" in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--turns",)])
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(corpus, tmp_path, words):
+    """Not after an hour of it."""
+    (tmp_path / "file").write_text("")
+    done = run(corpus, "--report", tmp_path / "file/report", *words)
+
+    assert done.exit_code == 2
+    assert "--report" in done.stderr
+    assert "Name another folder" in done.stderr
+    assert not (tmp_path / "cache").exists()
 
 
 def test_sessions_too_short_to_cut_are_said_to_be(tmp_path, monkeypatch):
@@ -169,6 +219,19 @@ def test_a_judge_at_a_url_is_asked_at_every_cut_and_its_cassette_answers_again(c
     assert asked >= 4
     assert cassette.exists()
     assert again["tables"]["policies"]["rows"] == live["tables"]["policies"]["rows"]
+
+
+def test_a_judge_is_asked_in_words_that_the_users_plugins_have_cleaned(corpus, redactor):
+    """A session replayed leaves the machine as one that is compressed does."""
+    redactor(
+        "from jev_engine import hookimpl\n@hookimpl\ndef register_redactors(register):\n"
+        "    register(lambda text: 'COMPANY')\n"
+    )
+    with FaultServer() as server:
+        run(corpus, "--judge", server.url, "--policy", "others", "--json", "--cuts", "1")
+
+    assert server.requests
+    assert all(b"COMPANY" in each.body for each in server.requests)
 
 
 @pytest.mark.parametrize(

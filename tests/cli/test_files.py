@@ -10,7 +10,7 @@ import signal
 import pytest
 from commands import start
 
-from jev_engine.cli.files import MOST_BYTES, read_session
+from jev_engine.cli.reading import MOST_BYTES, read_session
 from jev_engine.plugins import load_plugins
 
 GOOD = '{"role": "user", "content": "Hello."}'
@@ -21,7 +21,7 @@ BROKEN = [
     ("blanks only", " \n\n", ["empty"]),
     ("a binary file", b"SQLite format 3\0\1\2", ["binary"]),
     ("another encoding", '[{"role": "user", "content": "é"}]'.encode("latin-1"), ["line 1", "UTF-8"]),
-    ("UTF-16", f"[{GOOD}]".encode("utf-16"), ["binary"]),
+    ("UTF-16 without its mark", f"[{GOOD}]".encode("utf-16-le"), ["UTF-16", "Save the session as UTF-8"]),
     ("plain prose", "Dear agent,\nplease fix it.", ["line 1", "no JSON"]),
     ("a list that is cut off", f"[{GOOD},\n{GOOD},\n", ["line 3", "cut off"]),
     ("a list cut inside a text", f'[{GOOD},\n{{"role": "us', ["line 2", "cut off"]),

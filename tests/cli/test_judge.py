@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from jev_engine.cli import main
 from jev_engine.testing.server import FaultServer
 
 KEY = "k-0123456789abcdef"
@@ -84,3 +87,58 @@ def test_show_request_needs_a_judge_that_sends(shell: Any, session: Any) -> None
 
     assert done.exit_code == 2
     assert "needs a judge that sends something" in done.stderr
+
+
+TAKES_OUT = """from jev_engine import hookimpl
+@hookimpl
+def register_redactors(register):
+    register(lambda text: text.replace("signature", "COMPANY"))
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"import nothing_of_this_name\n{TAKES_OUT}", TAKES_OUT.replace("redactors(", "redactor("), "import jev_engine\n"],
+    ids=["import", "misspelled", "no hook"],
+)
+def test_while_a_plugin_is_broken_nothing_is_sent(
+    shell: Any, session: Any, redactor: Any, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been there to take secrets out. Who knows better says so in the settings."""
+    redactor(text)
+    with FaultServer() as server:
+        done = shell.run("compress", session, "--judge", server.url, "--force", "--json")
+        shown = shell.run("inspect", session, "--judge", server.url, "--show-request")
+        doctor = shell.run("doctor")
+        assert server.requests == []
+
+        (tmp_path / "config.toml").write_text('without_plugins = ["company"]\n')
+        monkeypatch.setenv("JEV_ENGINE_CONFIG", str(tmp_path / "config.toml"))
+        allowed = shell.run("compress", session, "--judge", server.url, "--force", "--json")
+        assert len(server.requests) == 1
+
+    assert done.exit_code == 0
+    assert "nothing was sent" in json.loads(done.stdout)["stats"]["failures"][0]
+    assert "plugin 'company' does not work" in done.stderr
+    assert (shown.exit_code, "signature" in shown.stdout) == (2, False)
+    assert (doctor.exit_code, "without_plugins" in doctor.stdout) == (1, True)
+    assert json.loads(allowed.stdout)["stats"]["failures"] == []
+    assert "company" not in allowed.stderr
+
+
+def test_a_plugin_that_works_takes_its_words_out_of_what_is_sent(shell: Any, session: Any, redactor: Any) -> None:
+    redactor(TAKES_OUT)
+    with FaultServer() as server:
+        shell.run("compress", session, "--judge", server.url, "--force")
+
+    assert b"COMPANY" in server.requests[0].body
+    assert b"signature" not in server.requests[0].body
+
+
+def test_evaluate_asks_nobody_outside_while_a_plugin_is_broken(session: Any, redactor: Any) -> None:
+    redactor("raise OSError")
+    with FaultServer() as server:
+        done = CliRunner().invoke(main, ["evaluate", str(session), "--judge", server.url])
+
+    assert (done.exit_code, server.requests) == (2, [])
+    assert "without_plugins" in done.stderr

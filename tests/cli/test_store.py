@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner
+from commands import start
 
 from jev_engine.cli import main
 from jev_engine.store import Original
@@ -129,9 +130,50 @@ def test_prune_tells_what_would_go_and_takes_it(shell: Any) -> None:
     gone = shell.run("expand", old.reference("old", "k"))
 
     assert (told["originals"], before) == (1, 4)
-    assert done.stdout.startswith("1 originals")
+    assert done.stdout.startswith("1 original, 0 passes, 1 session gone")
     assert gone.exit_code == 2
-    assert "limits of the store" in gone.stderr
+    assert "has expired" in gone.stderr
+
+
+@pytest.mark.parametrize("days", ["nan", "inf", "-1"])
+@pytest.mark.usefixtures("filled")
+def test_prune_takes_no_age_that_is_none(shell: Any, days: str) -> None:
+    """NaN compares with nothing, so it passes any bound."""
+    refused = shell.run("store", "prune", "--max-age-days", days)
+
+    assert refused.exit_code == 2
+    assert "--max-age-days" in refused.stderr
+
+
+def test_what_compress_wrote_lasts_until_it_is_taken_out_by_hand(
+    shell: Any, messages: Any, shorten_all: tuple[str, ...]
+) -> None:
+    """Nobody knows how long a file will be wanted; where it was too long, restore says that it expired."""
+    source, out = shell.file("s.json", messages), shell.folder / "shorter.json"
+    told = shell.run("compress", source, "-o", out, *shorten_all).stdout
+    anyio.run(SqliteStore(shell.store, clock=lambda: time.time() + 400 * 86_400).prune)
+    listed = shell.run("store", "stats").stdout
+    back = shell.run("restore", out)
+    by_hand = shell.run("store", "prune", "--max-age-days", "0")
+    gone = shell.run("restore", out)
+
+    assert "until you take them out" in " ".join(told.split())
+    assert ", kept" in listed
+    assert json.loads(back.stdout) == messages
+    assert "0 originals" not in by_hand.stdout
+    assert gone.exit_code == 2
+    assert "expired" in gone.stderr
+
+
+def test_a_full_disk_does_not_stand_between_a_user_and_their_originals(shell: Any, filled: dict[str, str]) -> None:
+    """Reading needs no room; where room is needed, the first thing to do is named."""
+    store = ("--store", shell.store)
+    read, pruned = start("expand", filled["one/a"], *store, most_bytes=0), start("store", "prune", *store, most_bytes=0)
+    text, said = read.communicate()[0], pruned.communicate()[1]
+
+    assert text == TEXT.encode()
+    assert pruned.returncode == 1
+    assert b"free space on it first" in said
 
 
 def test_purge_asks_first(shell: Any, filled: dict[str, str]) -> None:
@@ -142,11 +184,22 @@ def test_purge_asks_first(shell: Any, filled: dict[str, str]) -> None:
 
     assert asked.exit_code == 1
     assert "2 originals" in asked.stderr
+    assert f"from {time.strftime('%Y-%m-%d', time.gmtime())}" in asked.stderr
     assert kept == "connection refused"
     assert json.loads(done.stdout)["originals"] == 2
     assert shell.run("expand", filled["one/b"]).exit_code == 2
     assert shell.run("expand", filled["two/a"]).exit_code == 0
     assert shell.run("store", "purge", "--session", "one", "--yes").exit_code == 2
+
+
+def test_purge_says_from_when_the_originals_are(shell: Any) -> None:
+    """Sessions of several days may share a name, because they began alike."""
+    for days in (9, 2):
+        store = SqliteStore(shell.store, clock=lambda days=days: 1_800_000_000 - days * 86_400)
+        anyio.run(store.save, [Original(store.reference("s", f"k{days}"), "s", f"k{days}", "read", "text")])
+    asked = shell.run("store", "purge", "--session", "s", stdin="n\n")
+
+    assert "2 originals and 0 passes of 's', from 2027-01-06 to 2027-01-13?" in asked.stderr
 
 
 def test_export_writes_json_lines_to_a_new_file_for_this_user(shell: Any, filled: dict[str, str]) -> None:

@@ -241,6 +241,25 @@ def test_what_cannot_be_understood_is_left_to_the_built_in_summary(desk, wrong):
     assert answer["toast"].startswith("left to the built-in summary")
 
 
+def test_a_slip_in_the_settings_hides_no_original(tmp_path, monkeypatch):
+    """Passes wait until it is mended; what is out is read all the same."""
+    desk = Desk()
+    store = tmp_path / "of_the_user.sqlite3"
+    config = tmp_path / "config.toml"
+    config.write_text(f'store = "{store}"\n', encoding="utf-8")
+    monkeypatch.setenv("JEV_ENGINE_CONFIG", str(config))
+    steps = desk.compact(request(conversation(12)))["steps"]
+    reference = next(word for word in json.dumps(steps).split('"') if "jx-" in word).partition("jx-")[2][:16]
+    asked = {**request([]), "tool": "expand", "input": {"id": f"jx-{reference}"}}
+    before = desk.tool(asked)
+
+    config.write_text(f'store = "{store}"\nmiss_cots = 8.0\n', encoding="utf-8")
+
+    assert desk.tool(asked) == before
+    assert not before["error"]
+    assert "did you mean miss_cost?" in desk.compact(request(conversation(12)))["reason"]
+
+
 def test_a_missing_session_is_no_session(desk):
     """Without a name nothing can be stored under it."""
     asked = request(conversation(3))

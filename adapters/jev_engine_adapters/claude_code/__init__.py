@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jev_engine_adapters.claude_code import edits
 from jev_engine_adapters.claude_code.messages import looks_like_session, read_rows
-from jev_engine_adapters.claude_code.offline import NewSession, latest_session, new_session
+from jev_engine_adapters.claude_code.offline import NewSession, latest_session, new_session, session_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +69,19 @@ class ClaudeCodeAdapter:
         """What a pass made of a session, as a session of its own to resume from."""
         return new_session(before, after, session)
 
+    def session_id(self, rows: Sequence[Any]) -> str | None:
+        """The id that rows of a session file carry; None where none does."""
+        return next(
+            (id_ for row in rows if row.__class__ is dict and (id_ := row.get("sessionId")).__class__ is str), None
+        )
+
     def latest_session(self, folder: Path) -> Path | None:
         """The file of the session that was used last in a folder."""
         return latest_session(folder)
+
+    def session_file(self, session: str) -> Path | None:
+        """The file of a session by its id."""
+        return session_file(session)
 
 
 adapter = ClaudeCodeAdapter()

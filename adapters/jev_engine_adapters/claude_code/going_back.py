@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jev_engine.errors import TranscriptError
+from jev_engine.written import patched
 from jev_engine_adapters.claude_code.chain import is_boundary
 
 __all__ = ["before_last_compaction", "write_session"]
@@ -38,21 +39,16 @@ def write_session(file: Path) -> Path:
     Raises TranscriptError, ValueError for a row that is no JSON, or OSError; then nothing was written.
     """
     # Not splitlines(): it also splits at signs, such as U+2028, that stand in JSON as they are.
-    lines = file.read_text(encoding="utf-8").split("\n")
-    rows = [json.loads(line) for line in lines if line.strip()]
+    lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
+    rows = [json.loads(line) for line in lines]
     session = str(uuid.uuid4())
     target = file.with_name(f"{session}.jsonl")
-    text = b"".join(_line(row) + b"\n" for row in before_last_compaction(rows, session))
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as made:
-        made.write(text)
+    made = before_last_compaction(rows, session)
+    # Only the id changes in a line: its numbers and escapes stay as the host wrote them.
+    texts = [patched(line, row, new, json.dumps) for line, row, new in zip(lines, rows, made, strict=False)]
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write("".join(f"{text}\n" for text in texts).encode())
     return target
-
-
-def _line(row: Any) -> bytes:
-    try:
-        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half a surrogate pair has no UTF-8; as an escape it comes back as it was
-        return json.dumps(row, separators=(",", ":")).encode()
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from jev_engine.reasoning import binds_reasoning
 from jev_engine_adapters.claude_code.companions import newest_first
 from jev_engine_adapters.claude_code.thinking import THINKING, first_edited, is_thinking_only, thinking_behind
 
-__all__ = ["NewSession", "latest_session", "new_session"]
+__all__ = ["NewSession", "latest_session", "new_session", "session_file"]
 
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssistantUUID")
 
@@ -94,8 +94,17 @@ def _moved(row: Any, session: str, gone: dict[str, Any]) -> Any:
 
 def latest_session(folder: Path) -> Path | None:
     """The file of the session that was used last in a folder; None where Claude Code has not been used in it."""
-    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-    kept = home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(folder))
+    kept = _projects() / re.sub(r"[^A-Za-z0-9]", "-", str(folder))
     # Files of subagents begin with `agent-` and are no session of a person.
     found = newest_first(path for path in kept.glob("*.jsonl") if not path.name.startswith("agent-"))
     return found[0] if found else None
+
+
+def session_file(session: str) -> Path | None:
+    """The file of a session by its id; None where there is none."""
+    is_id = re.fullmatch(r"[0-9a-f-]{36}", session) is not None
+    return next(_projects().glob(f"*/{session}.jsonl"), None) if is_id else None
+
+
+def _projects() -> Path:
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
