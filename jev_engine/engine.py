@@ -141,15 +141,15 @@ class ContextEngine:
             verdict = await task.judged(self.judge, goal or self.config.goal, focus_topic)
             with held_back():
                 local = self.local.answers(transcript, task.left_to_local(verdict), self._memory_of(messages, task))
-                probabilities = task.weighed(verdict, local, self.evidence)
                 decisions = decide(
                     task.pins.candidates,
-                    probabilities,
+                    task.weighed(verdict, local, self.evidence),
                     self.config,
                     shorten_only=task.shorten_only(),
                     target_free_tokens=task.target_free_tokens,
                 )
                 task.proposed(decisions)
+                del verdict, local  # answers for every unit, needed no more
             in_force = await task.stored(prompt(self.store))
             with held_back():
                 changes = {} if adapter.is_read_only else plan_changes(transcript, in_force, adapter, task.repeated)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from anyio import to_thread
 
 from jev_engine import events
 from jev_engine.answers import Belief, Evidence, Probability, RawAnswer
+from jev_engine.collector import held_back
 from jev_engine.config import EngineConfig
 from jev_engine.decisions import Decision, weigh
 from jev_engine.economics import count, settle
@@ -308,40 +309,41 @@ class Pass:
 
         A dry run stores nothing, and nothing will be in force: its ledger only shows what the history would become.
         """
-        if self._going() and not self.is_dry:
-            await self._save(store)
-            self._has_news = bool(self._going())
-        entries = []
-        for decision in self.decisions:
-            if decision.action == "keep":
-                continue
-            call = decision.call
-            call.reference = self.pages.get(call.number) or call.reference or NO_REFERENCE
-            decision.text = decision.text.replace(NO_REFERENCE, call.reference)
-            entry = LedgerEntry(call.key, decision.action, call.reference, decision.text, len(call.result or ""))
-            entries.append(entry)
+        if not self.is_dry and (going := self._going()):
+            await self._save(going, store)
+            self._has_news = any(decision.action != "keep" for decision in going)
+        with held_back():
+            entries = [self._entry(decision) for decision in self.decisions if decision.action != "keep"]
         shown = self.ledger.with_entries(entries) if entries else self.ledger
         if not self.is_dry:
             self.ledger = shown
         return shown
 
-    async def _save(self, store: OriginalStore) -> None:
-        going = self._going()
+    def _entry(self, decision: Decision) -> LedgerEntry:
+        call = decision.call
+        call.reference = self.pages.get(call.number) or call.reference or NO_REFERENCE
+        decision.text = decision.text.replace(NO_REFERENCE, call.reference)
+        action: Literal["remove", "truncate"] = "remove" if decision.action == "remove" else "truncate"
+        return LedgerEntry(call.key, action, call.reference, decision.text, len(call.result or ""))
+
+    async def _save(self, going: Sequence[Decision], store: OriginalStore) -> None:
         new = [d.call for d in going if d.call.number not in self.pages]
-        # In a thread: a store may have to look at its file for them, or to create it, and so not before it is needed.
-        references = await to_thread.run_sync(lambda: [store.reference(self.session, call.key) for call in new])
-        for call, reference in zip(new, references, strict=True):
-            call.reference = reference
-        originals = [Original(c.reference, self.session, c.key, c.tool, c.result or "") for c in new]
+        if new and getattr(store, "reference_waits", True):
+            # It may look at a file for it, or create one, and so not before one is needed; the rest is arithmetic.
+            await to_thread.run_sync(store.reference, self.session, new[0].key)
+        with held_back():
+            for call in new:
+                call.reference = store.reference(self.session, call.key)
+            originals = [Original(c.reference, self.session, c.key, c.tool, c.result or "") for c in new]
         saved = await store.save(originals) if originals else set()
-        for decision in going:
-            if decision.call.number not in self.pages and decision.call.reference not in saved:
+        lost = {call.number for call in new if call.reference not in saved}
+        self.trail.emit(events.OriginalsStored, saved=len(going) - len(lost), not_saved=len(lost))
+        for decision in going if lost else ():
+            if decision.call.number in lost:
                 decision.keep("original could not be saved")
-        kept = self._going()
-        self.trail.emit(events.OriginalsStored, saved=len(kept), not_saved=len(going) - len(kept))
-        if not kept:
+        if len(lost) == len(going):
             raise StoreError("no original could be saved, so nothing was taken out")
-        if len(kept) < len(going):
+        if lost:
             self._settle()  # what is left may not be worth a pass any more
             self._count()
 

@@ -67,16 +67,15 @@ def usable(verdict: Any, asked: Sequence[ToolCall]) -> Verdict:
             setattr(taken, name, getattr(blank, name))
     taken.failures = [str(each) for each in taken.failures]
     taken.warnings = [str(each) for each in taken.warnings]
-    odd, taken.answers = 0, {}
+    odd = as_given = 0
     for call in asked:
         given = answers.get(call.key)
-        if given is None:
-            continue
-        read = _read(given)
-        if read is None:
-            odd += 1
-        else:
-            taken.answers[call.key] = read
+        if given is not None:
+            read = _read(given)
+            as_given += read is given
+            odd += read is None
+    if as_given < len(answers):  # else all are as they should be, and 20,000 need no copy
+        taken.answers = {call.key: read for call in asked if (read := _read(answers.get(call.key))) is not None}
     if odd:
         faults.append(
             f"BadAnswer: not usable: {odd:,} of {len(asked):,}; an answer is RawAnswer(p_call, p_result), each 0 to 1"
@@ -90,7 +89,11 @@ def usable(verdict: Any, asked: Sequence[ToolCall]) -> Verdict:
 
 def _read(given: Any) -> RawAnswer | None:
     """An answer about a unit; None where its half about the result is no probability, and not left out either."""
-    if not isinstance(given, tuple | list) or len(given) != len(RawAnswer._fields):
+    if given.__class__ is RawAnswer:  # nearly every one, and two floats
+        p_call, p_result = given
+        if p_call.__class__ is p_result.__class__ is float and 0.0 <= p_call <= 1.0 and 0.0 <= p_result <= 1.0:
+            return given
+    elif not isinstance(given, tuple | list) or len(given) != len(RawAnswer._fields):
         return None
     p_call, p_result = given
     if p_result is not None and not _is_probability(p_result):

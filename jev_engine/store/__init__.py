@@ -97,7 +97,8 @@ class OriginalStore(Protocol):
     def reference(self, session: str, key: str) -> str:
         """The reference of a unit: the same for the same session and key, and not to be guessed from another one.
 
-        A pass calls it in a worker thread, and only for what is about to be saved.
+        A pass asks only for what is about to be saved, and for the first of it in a worker thread, unless the store has
+        `reference_waits = False`: what has to be looked up for that should be known from then on.
         """
         ...
 

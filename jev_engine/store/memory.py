@@ -23,6 +23,8 @@ class MemoryStore:
     Nothing expires here; the terms of a text are taken when it is first searched for.
     """
 
+    reference_waits = False
+
     def __init__(self, *, secret: bytes = b"") -> None:
         self._secret = secret
         self._originals: dict[str, Original] = {}

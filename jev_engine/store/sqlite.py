@@ -57,6 +57,11 @@ class SqliteStore:
         self.index_later = False
         """Save without taking texts in for the search, and leave that to `finish_index` or to the next search."""
 
+    @property
+    def reference_waits(self) -> bool:
+        """Whether `reference` has to look at the file, so that it should be asked in a thread."""
+        return self._secret is None
+
     def reference(self, session: str, key: str) -> str:
         """The reference of a unit; creates the file, because its secret lives there."""
         if self._secret is None:
