@@ -198,7 +198,7 @@ def _verified(
     if look.sealed:
         for chain, (name, number, count) in look.unsealed.items():
             what = (
-                f"session {chain}: {count:,} lines from here on lack the seal of the key: they were made up, or written"
+                f"session {chain}: lacking the seal of the key from here on: {count:,} of its lines; made up, or written"
                 " under another key"
             )
             look.faults.append(Fault(name, number, what))

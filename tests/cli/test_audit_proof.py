@@ -79,7 +79,7 @@ def test_a_session_that_somebody_made_up_is_found_by_key_and_by_anchor(audited: 
 
     by_key = audited.ask("verify")
     assert by_key.exit_code == 1
-    assert "lack the seal of the key" in by_key.stdout
+    assert "lacking the seal of the key" in by_key.stdout
     audited.key.unlink()
     by_anchor = audited.ask("verify", "--anchor")
     assert by_anchor.exit_code == 1
