@@ -198,8 +198,8 @@ def _verified(
     if look.sealed:
         for chain, (name, number, count) in look.unsealed.items():
             what = (
-                f"session {chain}: lacking the seal of the key from here on: {count:,} of its lines; made up, or written"
-                " under another key"
+                f"session {chain}: lacking the seal of the key from here on: {count:,} of its lines; made up, or"
+                " written under another key"
             )
             look.faults.append(Fault(name, number, what))
     later = None if anchor is None else _against(anchor, look, files[-1].name)
