@@ -78,6 +78,24 @@ async def test_a_pass_that_was_made_twice_is_no_riddle(store: Any) -> None:
     assert (await engine.restore(shortened[0].messages, host="openai")).messages == day(1)
 
 
+async def test_arguments_that_are_written_otherwise_since_keep_nothing_out(store: Any) -> None:
+    """A host may export a session with other blanks in its arguments; the result is still the one the marker names."""
+    engine = engine_on(store)
+    done = await engine.compress(day(1), host="openai", force=True)
+    await engine.compress(day(2), host="openai", force=True)
+    exported = [
+        {**row, "tool_calls": [{**c, "function": {**c["function"], "arguments": " {} "}} for c in row["tool_calls"]]}
+        if "tool_calls" in row
+        else row
+        for row in done.messages
+    ]
+
+    restored = await engine.restore(exported, host="openai")
+
+    assert restored.passes == 1
+    assert [row.get("content") for row in restored.messages] == [row.get("content") for row in day(1)]
+
+
 CHANGES: dict[str, Any] = {
     "a word of the user": lambda rows: [{**rows[0], "content": "Check it all."}, *rows[1:]],
     "the end is cut off": lambda rows: rows[:-3],

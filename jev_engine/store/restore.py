@@ -188,11 +188,20 @@ async def _is_proved(
             continue
         digest = content_digest(call, call.result)
         if reference in known:
-            if known[reference][0].partition(".")[0] != digest:
+            # Another adapter may read ids or arguments otherwise; then the text itself has to be the same.
+            is_same = known[reference][0].partition(".")[0] == digest
+            if not is_same and not await _reads(store, reference, call.result or ""):
                 return False
         elif reference not in (store.reference(record.session, key) for key in (call.key, digest)):
             return False
     return True
+
+
+async def _reads(store: OriginalStore, reference: str, text: str) -> bool:
+    try:
+        return (await store.read(reference)).text == text
+    except (OriginalNotFound, OriginalExpired, OriginalUnreadable):
+        return False
 
 
 def _is_exact(fit: _Fit, adapter: Adapter) -> bool:
