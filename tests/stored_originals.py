@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def naming(*originals: Original) -> dict[str, Any]:
 
 def texts_in(path: Path) -> int:
     """How many texts a file holds."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         (count,) = db.execute("SELECT count(*) FROM blobs").fetchone()
     db.close()
     return count

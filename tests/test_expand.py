@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ async def test_unknown_expired_and_unreadable_are_three_plain_answers(tmp_path: 
     old = await saved(store, "old", "s")
     now[0] += 31 * 86_400
     damaged = await saved(store, "damaged", "t")
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db, db:
         db.execute("UPDATE blobs SET body = x'00'")
     db.close()
     answers = {

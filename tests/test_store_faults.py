@@ -92,7 +92,7 @@ FOREIGN = {
 async def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
     """Neither read as an empty store nor written to, not even in its header."""
     path = tmp_path / "places.sqlite"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         for statement in FOREIGN[kind]:
             db.execute(statement)
     db.close()
@@ -193,7 +193,7 @@ async def test_a_file_without_an_index_is_searched_word_by_word(path: Path) -> N
     """As where SQLite lacks FTS5; the note says so."""
     store = SqliteStore(path)
     await store.save([original(store, "s", "k", "def parse_row(header): pass"), original(store, "s", "l", "other")])
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("DROP TABLE terms")
     db.close()
     await store.save([original(store, "s", "m", "row of houses")])
@@ -268,7 +268,7 @@ async def test_a_file_of_the_version_before_is_brought_up_to_date(path: Path, fi
     assert [match.reference for match in (await store.rank("s", "parse", 3)).matches] == ["jx-1"]
     key = blake2b(b"s\0k", key=b"s" * 32, digest_size=8).hexdigest()
     assert store.reference("s", "k") == f"jx-{key}"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     db.close()
@@ -333,6 +333,6 @@ def test_twenty_sessions_in_two_processes_lose_nothing(path: Path) -> None:
 
     assert errors == ["", ""]
     anyio.run(check)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     db.close()

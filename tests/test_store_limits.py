@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import anyio
@@ -320,7 +320,7 @@ async def test_a_file_that_may_not_grow_is_an_error_of_ours_and_loses_nothing(pa
 
     assert await store.read(saved.reference) == saved
     assert await store.find_passes("a") == []
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     db.close()
 

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ async def test_folder_and_files_belong_to_this_user_only(store: SqliteStore, uma
     try:
         await store.save([original(store)])
         modes = {path.name: mode(path) for path in store.path.parent.iterdir()}
-        with sqlite3.connect(store.path) as db:
+        with closing(sqlite3.connect(store.path)) as db, db:
             db.execute("BEGIN IMMEDIATE")
             db.execute("INSERT INTO meta VALUES ('x', 'y')")
             modes |= {path.name: mode(path) for path in store.path.parent.iterdir()}
@@ -95,7 +96,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(store: SqliteStore) -> N
     """With what to do about it, on reading and on writing."""
     saved = original(store)
     await store.save([saved])
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db, db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     db.close()
     for work in (store.read(saved.reference), store.save([saved]), store.known([saved.reference])):
@@ -143,7 +144,7 @@ async def test_a_damaged_original_is_unreadable_and_not_unknown(store: SqliteSto
     """G13: three different plain answers; never other bytes."""
     saved = original(store, "a long text " * 99)
     await store.save([saved, original(store, "short", key="other")])
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db, db:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute(damage)
     db.close()

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_the_original_is_called_intact_only_where_it_is(shell: Any, trail: Path,
 
 
 def change(store: Path, *statements: str) -> None:
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         for statement in statements:
             db.execute(statement)
     db.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sqlite3
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware, human_in_the_loop
@@ -52,7 +52,7 @@ def memory(_):
 
 @contextmanager
 def sqlite_file(path):
-    with sqlite3.connect(path, check_same_thread=False) as connection:
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection, connection:
         yield SqliteSaver(connection)
     connection.close()
 

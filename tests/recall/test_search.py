@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ async def test_damaged_originals_are_left_out_and_a_store_that_is_none_is_an_ans
     """The agent's turn goes on."""
     store = SqliteStore(tmp_path / "s" / "o.sqlite3")
     _, good = await save(store, "parse_row one", "parse_row two")
-    with sqlite3.connect(store.path) as db:
+    with closing(sqlite3.connect(store.path)) as db, db:
         db.execute("UPDATE blobs SET body = x'00' WHERE number = 1")
     db.close()
     (tmp_path / "bad.sqlite3").write_bytes(b"not a database" * 400)
