@@ -26,12 +26,15 @@ class Installation:
         mine = f'__version__ = "{jev_engine.__version__}"'
         assert text.count(mine) == 1
         front.write_text(text.replace(mine, f'__version__ = "{version}"'), encoding="utf-8")
+        self._folder = folder
         self._path = os.pathsep.join([str(folder), *sys.path])
 
     def serve(self, *words: str) -> subprocess.Popen[bytes]:
         """`jev-engine serve` of this installation, as it runs."""
         argv = [sys.executable, "-m", "jev_engine", "serve", *words]
-        return subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": self._path}, stdout=subprocess.PIPE)
+        # Python looks in the working folder before anywhere else, and this source may lie there.
+        where = {"cwd": self._folder, "env": {**os.environ, "PYTHONPATH": self._path}}
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, **where)
 
     def ensure(self, *words: str) -> Any:
         """What `jev-engine serve --ensure` of this installation says."""
