@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 __all__ = ["Entry", "Row", "Style", "Written", "entries_of", "origins_of", "patched"]
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-FIRST_INDENT = re.compile(r"\s*[\[{]\r?\n([ \t]+)\S")
+FIRST_INDENT = re.compile(r"\A\s*[\[{]\r?\n([ \t]+)\S")
 FIRST_KEY = re.compile(r'"(?:[^"\\]|\\.){0,200}"\s*:( ?)')
 SPACE = re.compile(r"[ \t\n\r]*")
 STYLE_CHARS, KEY_CHARS = 100_000, 10_000
