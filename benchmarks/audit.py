@@ -5,6 +5,7 @@
 
 Overhead is CPU time of the process, all threads, of a first pass with the trail less one without: the median of pairs,
 in which either goes first as often as the other. The anchor of the trail lies in a store, as it does for the command.
+Ends with 1 above a bar.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def many(events: int) -> None:
         verdict = "ok" if size <= limit * files and found.is_whole else "FAILED"
         print(f"{events:,} events in {seconds:.1f} s: {len(trail_files(path))} files of {limit * files / 2**20:.0f} MB")
         print(f"  {size / 2**20:.1f} MB, {found.lines:,} lines whole, peak memory {peak:.0f} MB  {verdict}")
+    sys.exit(verdict != "ok")
 
 
 def main() -> None:
@@ -112,6 +114,7 @@ def main() -> None:
     found = overhead(given.calls, given.runs)
     print(f"overhead of the trail at {given.calls:,} calls: {found:.2f}x round trip (bar {OVERHEAD}x)"
           f"  {'ok' if found <= OVERHEAD else 'ABOVE'}")  # fmt: skip
+    sys.exit(found > OVERHEAD)
 
 
 if __name__ == "__main__":

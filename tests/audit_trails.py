@@ -58,3 +58,14 @@ def real_sessions(shared: Path, count: int) -> list[Any]:
         long = [line for line in lines if line.count('"tool_calls"') >= 40]
     assert len(long) >= count
     return [json.loads(line)["messages"] for line in long[:: len(long) // count][:count]]
+
+
+class SessionDesk:
+    """A session in a folder, and places for its shorter form and its trail."""
+
+    def __init__(self, shell: Any, messages: Any, words: tuple[str, ...]) -> None:
+        self.shell = shell
+        self.words = (*words, "--force")
+        self.session = shell.file("session.json", messages)
+        self.short = shell.folder / "short.json"
+        self.trail = shell.folder / "trail.jsonl"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audit_trails import SessionDesk
 from click.testing import CliRunner, Result
 
 from jev_engine.cli import main
@@ -19,15 +20,11 @@ from jev_engine.testing import history, user
 AUDIT = ("audit", "--file")
 
 
-class Desk:
+class Desk(SessionDesk):
     """A session with a trail of it, in a folder where every byte is watched."""
 
     def __init__(self, shell: Any, messages: Any, words: tuple[str, ...]) -> None:
-        self.shell = shell
-        self.words = (*words, "--force")
-        self.session = shell.file("session.json", messages)
-        self.short = shell.folder / "short.json"
-        self.trail = shell.folder / "trail.jsonl"
+        super().__init__(shell, messages, words)
         self.key = shell.folder / "data" / "jev-engine" / "audit.key"
         done = shell.run("compress", self.session, "-o", self.short, "--audit", self.trail, *self.words)
         assert done.exit_code == 0, done.output

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audit_trails import SessionDesk
 from click.testing import CliRunner, Result
 from commands import start
 from loopback import Loopback, until
@@ -18,15 +19,8 @@ from jev_engine.audit.records import read_events, read_trail
 from jev_engine.cli import main
 
 
-class Desk:
-    """A session, a place for its trail, and questions to that."""
-
-    def __init__(self, shell: Any, messages: Any, words: tuple[str, ...]) -> None:
-        self.shell = shell
-        self.words = (*words, "--force")
-        self.session = shell.file("session.json", messages)
-        self.short = shell.folder / "short.json"
-        self.trail = shell.folder / "trail.jsonl"
+class Desk(SessionDesk):
+    """Questions to the trail."""
 
     def compress(self, *words: str | Path) -> Result:
         return self.shell.run("compress", self.session, *words, *self.words)
